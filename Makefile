@@ -1,0 +1,37 @@
+# Everything a fresh machine needs is made by these targets; nothing has to be installed by hand.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: test lint format requirements clean
+
+test: lint
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(STAMP): pyproject.toml requirements.txt
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'advsurprise needs Python 3.11 or newer')"
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -r requirements.txt
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	touch $(STAMP)
+
+# Rewrites the exact versions from the lower bounds in pyproject.toml.
+requirements:
+	rm -rf .venv-fresh && $(PYTHON) -m venv .venv-fresh
+	.venv-fresh/bin/python -m pip install --quiet --upgrade pip
+	.venv-fresh/bin/python -m pip install --quiet . --group dev
+	.venv-fresh/bin/python -m pip freeze --exclude advsurprise | grep -v ' @ ' > requirements.txt
+	rm -rf .venv-fresh build
+
+clean:
+	rm -rf .venv build .pytest_cache .ruff_cache

@@ -1,0 +1,36 @@
+"""What a user can get wrong, each with the exit code the command line answers with."""
+
+import difflib
+import importlib
+from collections.abc import Iterable
+from types import ModuleType
+
+
+class UserError(ValueError):
+    """A mistake in what the user asked for, told in one sentence."""
+
+    exit_code = 2
+
+
+class MissingExtra(UserError):
+    """An optional package is not installed; the sentence holds the line that installs it."""
+
+    exit_code = 3
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`word` quoted, with the nearest known word if there is one: the end of an 'unknown …' sentence."""
+    known = sorted(known)
+    close = difflib.get_close_matches(word, known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+    return f"{word!r}; {hint}"
+
+
+def require(module: str, *, extra: str) -> ModuleType:
+    """Imports an optional package, or says which extra brings it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtra(
+            f'{module} is not installed; install it with: pip install "advsurprise[{extra}]"'
+        ) from error

@@ -1,0 +1,1 @@
+"""Physics of a compiled grid world, as pure functions on arrays."""

@@ -1,0 +1,1 @@
+"""The paper's theory, executable: numpy float64, no learning."""
