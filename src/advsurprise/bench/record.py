@@ -1,0 +1,123 @@
+"""Episodes of a room world with everything a mirror needs to follow them, as numpy arrays."""
+
+import dataclasses
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from advsurprise.envs.rooms import RoomState, RoomWorld
+from advsurprise.grid import geometry, lights, tiles
+from advsurprise.grid.actions import NUM_ACTIONS, Action
+
+
+class Moment(NamedTuple):
+    """One body's world after the noise moved and the body acted. Codes are of the whole unpadded grid, [x, y]."""
+
+    obs: np.ndarray
+    """What our world shows."""
+    codes: np.ndarray
+    """Tile codes, with the colours that lights show."""
+    stirred: np.ndarray
+    """Tile codes between the noise and the action."""
+    position: tuple[int, int]
+    direction: int
+    carried: int
+    stilled: np.ndarray
+    noisy: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Episodes:
+    """Whole episodes, axes [time, body, …]; time 0 is the beginning."""
+
+    size: int
+    view: int
+    obs: np.ndarray
+    codes: np.ndarray
+    stirred: np.ndarray
+    state: dict[str, np.ndarray]
+    action: np.ndarray
+    lights: np.ndarray
+    """Axes [body, x, y]: the room whose light a cell is at the beginning, -1 for none."""
+
+    def at(self, moment: int, body: int) -> Moment:
+        """After `moment` steps."""
+        x, y = geometry.coordinates(int(self.state["position"][moment, body]), size=self.size, view=self.view)
+        return Moment(
+            obs=self.obs[moment, body],
+            codes=self.codes[moment, body],
+            stirred=self.stirred[moment, body],
+            position=(x, y),
+            direction=int(self.state["direction"][moment, body]),
+            carried=int(self.state["carried"][moment, body]),
+            stilled=self.state["stilled"][moment, body],
+            noisy=self.state["noisy"][moment, body],
+        )
+
+
+def record_episodes(env: RoomWorld, *, bodies: int, seed: int) -> Episodes:
+    """One whole episode of each body; every other one begins in any room, not in the first."""
+    recorded = jax.tree.map(np.asarray, _record(env, bodies, jax.random.key(seed)))
+    return Episodes(env.grid, env.view, *recorded)
+
+
+def full_codes(env: RoomWorld, state: RoomState) -> jax.Array:
+    """Tile codes of the whole unpadded grid with the lights' colours, axes [x, y]."""
+    cells = jnp.arange(state.grid.shape[0], dtype=jnp.int32)
+    return _unpad(env, lights.resolve(state.grid, cells, state.words))
+
+
+def _unpad(env: RoomWorld, flat: jax.Array) -> jax.Array:
+    side, pad = geometry.side(env.grid, env.view), geometry.padding(env.view)
+    return flat.reshape(side, side)[pad : pad + env.grid, pad : pad + env.grid].T
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _record(env: RoomWorld, bodies: int, key):
+    reset_key, place_key, play_key = jax.random.split(key, 3)
+    state = jax.vmap(lambda k: env.initial(key=k))(jax.random.split(reset_key, bodies))
+    places = jax.vmap(lambda s, k: _anywhere(env, s, k))(state, jax.random.split(place_key, bodies))
+    odd = jnp.arange(bodies) % 2 == 1
+    state = dataclasses.replace(state, position=jnp.where(odd, places, state.position))
+
+    def step(state, key):
+        noise_key, action_key = jax.random.split(key)
+        stirred = jax.vmap(lambda s, k: env.stir(s, key=k))(state, jax.random.split(noise_key, bodies))
+        action = jax.vmap(lambda s, k: _busy_action(env, s, k))(stirred, jax.random.split(action_key, bodies))
+        state = jax.vmap(env.act)(stirred, action)
+        return state, (snapshot(state), jax.vmap(lambda s: full_codes(env, s))(stirred), action)
+
+    def snapshot(state):
+        kept = {name: getattr(state, name) for name in ("position", "direction", "carried", "stilled", "noisy")}
+        return jax.vmap(env.observe)(state), jax.vmap(lambda s: full_codes(env, s))(state), kept
+
+    _, (after, stirred, actions) = jax.lax.scan(step, state, jax.random.split(play_key, env.max_steps))
+    first = snapshot(state)
+    obs, codes, kept = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, after)
+    raw = jax.vmap(lambda s: _unpad(env, s.grid))(state)
+    shining = jnp.where(tiles.is_light(raw), raw.astype(jnp.int32) - tiles.LIGHT, -1)
+    return obs, codes, jnp.concatenate([first[1][None], stirred]), kept, actions, shining
+
+
+def _anywhere(env: RoomWorld, state: RoomState, key) -> jax.Array:
+    """A random cell of a random room, if a body can stand there."""
+    room_key, place_key = jax.random.split(key)
+    room = jax.random.randint(room_key, (), 0, env.rooms)
+    x, y = state.top[room] + 1 + jax.random.randint(place_key, (2,), 0, state.side[room] - 2)
+    place = geometry.cell(x, y, size=env.grid, view=env.view)
+    return jnp.where(tiles.is_walkable(state.grid[place]), place, state.position)
+
+
+def _busy_action(env: RoomWorld, state: RoomState, key) -> jax.Array:
+    """Half of the time any action, else one that does something to what is in front: uniform play rarely would."""
+    any_key, use_key, which_key = jax.random.split(key, 3)
+    front = state.grid[state.position + geometry.stride(state.direction, size=env.grid, view=env.view)]
+    use = jax.random.choice(use_key, jnp.asarray([Action.TOGGLE, Action.TOGGLE, Action.PICKUP, Action.LEFT]))
+    blocked = (front == tiles.WALL) | (front == tiles.UNSEEN)
+    walks = tiles.is_walkable(front) & ~(tiles.is_open_door(front) & (use == Action.TOGGLE))
+    fitting = jnp.where(walks, Action.FORWARD, jnp.where(blocked, Action.LEFT, use))
+    anything = jax.random.randint(any_key, (), 0, NUM_ACTIONS)
+    return jnp.where(jax.random.bernoulli(which_key), fitting, anything).astype(jnp.int32)

@@ -1,0 +1,42 @@
+"""Worlds by name. The part of a name before the slash is the module here that makes it."""
+
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING, Any
+
+from advsurprise.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from advsurprise.envs.base import AbstractEnv
+
+
+def _families() -> list[str]:
+    """Modules of this folder that hold worlds: those with a `WORLDS` table, found without importing them all."""
+    apart = {"base", "describe", "gymnasium", "registration", "settings"}
+    return [module.name for module in pkgutil.iter_modules(__path__) if module.name not in apart]
+
+
+def list_envs() -> dict[str, str]:
+    """Every world's name and what it is, in one line."""
+    worlds: dict[str, str] = {}
+    for family in _families():
+        table = importlib.import_module(f"{__name__}.{family}").WORLDS
+        worlds |= {name: entry[0] for name, entry in table.items()}
+    return worlds
+
+
+def make(id: str, **fields: Any) -> "AbstractEnv":
+    """Makes the world called `id`, with some of its fields changed: ``make("rooms/four", rooms=6, view=5)``."""
+    family = id.partition("/")[0]
+    if family not in _families():
+        raise UserError(f"unknown world {nearest(id, list_envs())}")
+    module = importlib.import_module(f"{__name__}.{family}")
+    if id not in module.WORLDS:
+        raise UserError(f"unknown world {nearest(id, module.WORLDS)}")
+    try:
+        return module.make(id, **fields)
+    except TypeError as error:
+        unknown = set(fields) - set(module.field_names())
+        if not unknown:
+            raise
+        raise UserError(f"{id} has no field {nearest(sorted(unknown)[0], module.field_names())}") from error

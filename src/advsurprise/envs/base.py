@@ -1,0 +1,179 @@
+"""The environment contract (docs/contract.md) and the one autoreset of all pure worlds.
+
+A world says how an episode begins and how a step changes its state; `reset` and `step` are made of that here, once.
+"""
+
+import abc
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_batching import custom_vmap
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+
+from advsurprise import tree
+from advsurprise.types import EnvSpec, TimeStep
+
+State = TypeVar("State")
+Operand = TypeVar("Operand")
+Result = TypeVar("Result")
+
+
+class Outcome(eqx.Module):
+    """How a step ended."""
+
+    reward: Float[Array, ""]
+    terminated: Bool[Array, ""]
+    truncated: Bool[Array, ""]
+
+
+class AbstractEnv(eqx.Module, Generic[State]):
+    """A pure world for one body. Worlds implement the abstract methods; `reset` and `step` are the same for all."""
+
+    @property
+    @abc.abstractmethod
+    def spec(self) -> EnvSpec:
+        """What a learner must know of the world."""
+
+    @abc.abstractmethod
+    def initial(self, *, key: PRNGKeyArray) -> State:
+        """State at the beginning of a body's first episode."""
+
+    @abc.abstractmethod
+    def renew(self, state: State, *, key: PRNGKeyArray) -> State:
+        """State at the beginning of the next episode of a body whose episode ended in `state`."""
+
+    @abc.abstractmethod
+    def transition(self, state: State, action: Int[Array, ""], *, key: PRNGKeyArray) -> tuple[State, Outcome]:
+        """The world moves by one step."""
+
+    @abc.abstractmethod
+    def observe(self, state: State) -> Shaped[Array, "..."]:
+        """What the body sees in `state`."""
+
+    @abc.abstractmethod
+    def measure(self, state: State) -> dict[str, Array]:
+        """`TimeStep.info` in `state`."""
+
+    def reset(self, *, key: PRNGKeyArray) -> tuple[State, TimeStep]:
+        """Begins the first episode."""
+        state = self.initial(key=key)
+        obs = self.observe(state)
+        never = jnp.bool_(False)
+        return state, TimeStep(obs, jnp.float32(0), never, never, obs, self.measure(state))
+
+    def step(self, state: State, action: Int[Array, ""], *, key: PRNGKeyArray) -> tuple[State, TimeStep]:
+        """Uses the action; if that ends the episode, the next one begins within the same step."""
+        move_key, renew_key = jax.random.split(key)
+        moved, outcome = self.transition(state, action, key=move_key)
+        final_obs = self.observe(moved)
+        info = self.measure(moved)
+
+        def begin_again(operand):
+            moved, _, key = operand
+            fresh = self.renew(moved, key=key)
+            return fresh, self.observe(fresh)
+
+        def go_on(operand):
+            moved, final_obs, _ = operand
+            return moved, final_obs
+
+        done = outcome.terminated | outcome.truncated
+        state, obs = if_any(done, begin_again, go_on, (moved, final_obs, renew_key))
+        return state, TimeStep(obs, outcome.reward, outcome.terminated, outcome.truncated, final_obs, info)
+
+
+def if_any(
+    choose: Bool[Array, ""],
+    on_true: Callable[[Operand], Result],
+    on_false: Callable[[Operand], Result],
+    operand: Operand,
+) -> Result:
+    """`lax.cond` that stays a branch under `vmap`: `on_true` runs only on steps where some body chooses it.
+
+    A plain `cond` becomes a `select` under `vmap`, and every body would pay for a new layout on every step.
+    """
+
+    @custom_vmap
+    def branch(choose, operand):
+        return jax.lax.cond(choose, on_true, on_false, operand)
+
+    @branch.def_vmap
+    def batched_branch(axis_size, is_batched, choose, operand):
+        def spread(leaf, batched):
+            return leaf if batched else jnp.broadcast_to(leaf, (axis_size, *leaf.shape))
+
+        choose, operand = jax.tree.map(spread, (choose, operand), tuple(is_batched))
+
+        def some(both):
+            choose, operand = both
+            return jax.vmap(lambda c, o: tree.select(c, on_true(o), on_false(o)))(choose, operand)
+
+        def none(both):
+            return jax.vmap(on_false)(both[1])
+
+        result = if_any(jnp.any(choose), some, none, (choose, operand))
+        return result, jax.tree.map(lambda _: True, result)
+
+    return branch(choose, operand)
+
+
+class Host(Generic[State]):
+    """A pure world behind the host contract: batched numpy, one compiled step for all bodies."""
+
+    def __init__(self, env: AbstractEnv[State], bodies: int):
+        self.env = env
+        self.bodies = bodies
+        self._reset = jax.jit(jax.vmap(lambda key: env.reset(key=key)))
+        self._step = jax.jit(_step_all(env, bodies))
+        self._key = self._state = self._pending = None
+
+    def reset(self, seed: int) -> TimeStep:
+        """Begins anew: the same seed gives the same episodes."""
+        reset_key, self._key = jax.random.split(jax.random.key(seed))
+        self._state, timestep = self._reset(jax.random.split(reset_key, self.bodies))
+        return _to_numpy(timestep)
+
+    def send(self, action: Int[np.ndarray, " bodies"]) -> None:
+        """Starts a step; jax computes it while the caller goes on."""
+        if self._key is None:
+            raise RuntimeError("reset the world before stepping it")
+        self._key, self._state, self._pending = self._step(self._key, self._state, jnp.asarray(action, jnp.int32))
+
+    def recv(self) -> TimeStep:
+        """Waits for the step that `send` started."""
+        if self._pending is None:
+            raise RuntimeError("send actions before receiving")
+        timestep, self._pending = self._pending, None
+        return _to_numpy(timestep)
+
+    def close(self) -> None:
+        """Lets go of the state."""
+        self._key = self._state = self._pending = None
+
+    @property
+    def state(self) -> State:
+        """State of all bodies, batched, for drawing."""
+        return self._state  # pyright: ignore[reportReturnType]
+
+
+def as_host(env: AbstractEnv[State], bodies: int) -> Host[State]:
+    """Runs a pure world as a host one."""
+    return Host(env, bodies)
+
+
+def _step_all(env: AbstractEnv, bodies: int):
+    def step(key, state, action):
+        key, step_key = jax.random.split(key)
+        keys = jax.random.split(step_key, bodies)
+        state, timestep = jax.vmap(lambda s, a, k: env.step(s, a, key=k))(state, action, keys)
+        return key, state, timestep
+
+    return step
+
+
+def _to_numpy(timestep: TimeStep) -> TimeStep:
+    return jax.tree.map(np.asarray, timestep)

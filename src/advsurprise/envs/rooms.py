@@ -1,0 +1,373 @@
+"""Room worlds: a stochastic block MDP in MiniGrid's semantics, compiled.
+
+A chain of rooms, each dark (empty) or noisy (flashing lights or wandering balls), joined by doors. What each world
+is and how every measure is defined: docs/worlds.md.
+"""
+
+import dataclasses
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped, UInt8, UInt32
+
+from advsurprise.envs.base import AbstractEnv, Outcome
+from advsurprise.envs.settings import check_rooms
+from advsurprise.grid import actions, balls, chain, geometry, layout, tiles, view
+from advsurprise.grid.lights import below
+from advsurprise.types import EnvSpec
+
+INFO = (
+    "rooms_episode",
+    "rooms_life",
+    "noisy_rooms",
+    "stilled",
+    "uses",
+    "restarts",
+    "dark_steps",
+    "doors_closed",
+    "doors_locked",
+    "room",
+    "x",
+    "y",
+    "direction",
+)
+
+
+class RoomState(eqx.Module):
+    """All there is to know of one body's world. Rooms are counted along the chain from 0."""
+
+    grid: UInt8[Array, " cells"]
+    """Tile codes of the padded grid, flat."""
+    position: Int[Array, ""]
+    """The body's cell, as a flat index."""
+    direction: Int[Array, ""]
+    """0 right, 1 down, 2 left, 3 up."""
+    carried: UInt8[Array, ""]
+    """Code of the carried thing, `EMPTY` for nothing."""
+    time: Int[Array, ""]
+    """Steps taken in this episode."""
+    top: Int[Array, "rooms 2"]
+    """Upper left corner (x, y) of each room, walls included."""
+    side: Int[Array, "rooms 2"]
+    """Width and height of each room, walls included."""
+    doors: Int[Array, " doors"]
+    """Cells of the doors; door i joins rooms i and i + 1."""
+    balls: Int[Array, " balls"]
+    """Cells of the balls."""
+    noisy: Bool[Array, " rooms"]
+    """Which rooms are noisy."""
+    stilled: Bool[Array, " rooms"]
+    """Which noisy rooms have been stilled."""
+    words: UInt32[Array, " rooms"]
+    """The word from which a room's lights take their colours."""
+    visited: Bool[Array, " rooms"]
+    """Rooms the body has been in, this episode."""
+    visited_life: Bool[Array, " rooms"]
+    """Rooms the body has been in, ever."""
+    uses: Int[Array, ""]
+    """Times noise was stopped, this episode."""
+    restarts: Int[Array, ""]
+    """Times noise was started again, this episode."""
+    dark_steps: Int[Array, ""]
+    """Steps that ended in a dark room, this episode."""
+
+
+class RoomWorld(AbstractEnv[RoomState]):
+    """A world of rooms; every number is a field. `WORLDS` holds the four of the paper."""
+
+    id: str = eqx.field(static=True, default="rooms/four")
+    """Name of the world."""
+    rooms: int = eqx.field(static=True, default=4)
+    """Number of rooms in the chain, 1 to 9."""
+    min_side: int = eqx.field(static=True, default=4)
+    """Shortest side of a room, walls included; at least 4."""
+    max_side: int = eqx.field(static=True, default=8)
+    """Longest side of a room, walls included (the paper's text says 12, its code 8)."""
+    grid: int = eqx.field(static=True, default=25)
+    """Side of the square grid the rooms are placed on."""
+    dark: float = eqx.field(static=True, default=0.5)
+    """Probability that a room is dark."""
+    noisy: float = eqx.field(static=True, default=0.5)
+    """Probability that a room is noisy; `dark` and `noisy` add up to 1."""
+    kinds: tuple[Literal["dark", "noisy"], ...] = eqx.field(static=True, default=())
+    """Fixed kinds of the rooms along the chain; empty to draw each at random."""
+    noise: Literal["lights", "balls"] = eqx.field(static=True, default="lights")
+    """What happens in noisy rooms: floor tiles that take a new colour every step, or balls that wander."""
+    ball_density: float = eqx.field(static=True, default=0.3)
+    """With noise=balls: balls per cell of a noisy room, leaving room for the other things in it."""
+    control: Literal["box", "switch", "none"] = eqx.field(static=True, default="box")
+    """What stills a noisy room when toggled: a box, which vanishes, or a switch, which stays; or nothing does."""
+    restart: bool = eqx.field(static=True, default=False)
+    """Whether noisy rooms also hold a switch that starts the noise again."""
+    fixed_boxes: bool = eqx.field(static=True, default=False)
+    """Whether boxes cannot be picked up (the authors' rule) or can (MiniGrid's)."""
+    doors: Literal["closed", "open"] = eqx.field(static=True, default="closed")
+    """State of the doors when an episode begins."""
+    key_room: int = eqx.field(static=True, default=-1)
+    """Room in which a key to the door before it lies (the first room: to its own door); -1 for no key."""
+    view: int = eqx.field(static=True, default=7)
+    """Side of the square the body sees; odd."""
+    encoding: Literal["compact", "symbolic"] = eqx.field(static=True, default="compact")
+    """`compact`: one class per cell; `symbolic`: MiniGrid's type, colour and state."""
+    max_steps: int = eqx.field(static=True, default=128)
+    """Length of an episode."""
+    timeout: Literal["terminated", "truncated"] = eqx.field(static=True, default="terminated")
+    """How the clock ends an episode. The learner is told the time, so by default it is a true end."""
+
+    def __check_init__(self):
+        check_rooms(self)
+
+    @property
+    def spec(self) -> EnvSpec:
+        compact = self.encoding == "compact"
+        return EnvSpec(
+            id=self.id,
+            observation_shape=(self.view, self.view) if compact else (self.view, self.view, 3),
+            observation_dtype="uint8",
+            observation_kind="classes",
+            num_classes=tiles.NUM_CLASSES if compact else tiles.NUM_SYMBOLS,
+            num_actions=actions.NUM_ACTIONS,
+            max_steps=self.max_steps,
+            info=INFO,
+        )
+
+    def initial(self, *, key: PRNGKeyArray) -> RoomState:
+        chain_key, bits_key, balls_key, words_key = jax.random.split(key, 4)
+        where = chain.sample(chain_key, rooms=self.rooms, low=self.min_side, high=self.max_side, size=self.grid)
+        bits = _name_bits(jax.random.bits(bits_key, (_num_bits(self.rooms),), jnp.uint32), self.rooms)
+        noisy = self._draw_kinds(bits["kinds"])
+        slots = layout.slots(bits["slots"], layout.floor_area(where))
+        cells = layout.floor_cell(where, slots, size=self.grid, view=self.view)
+        doors = geometry.cell(where.door[1:, 0], where.door[1:, 1], size=self.grid, view=self.view)
+        fill = jnp.where(noisy & (self.noise == "lights"), tiles.LIGHT + jnp.arange(self.rooms), tiles.EMPTY)
+        objects = self._objects(bits, cells, doors, noisy)
+        ball_cells = jnp.zeros((0,), jnp.int32)
+        if self.noise == "balls":
+            scattered = self._scatter_balls(where, slots, noisy, key=balls_key)
+            ball_cells = scattered.cells
+            objects.append(layout.where_present(ball_cells != balls.ABSENT, ball_cells, scattered.codes))
+        first_room = jnp.arange(self.rooms) == 0
+        return RoomState(
+            grid=layout.put(layout.paint(where, fill.astype(jnp.uint8), size=self.grid, view=self.view), objects),
+            position=cells[0, layout.BODY],
+            direction=(bits["direction"][0] >> 30).astype(jnp.int32),
+            carried=jnp.uint8(tiles.EMPTY),
+            time=jnp.int32(0),
+            top=where.top,
+            side=where.side,
+            doors=doors,
+            balls=ball_cells,
+            noisy=noisy,
+            stilled=jnp.zeros_like(noisy),
+            words=jax.random.bits(words_key, (self.rooms,), jnp.uint32),
+            visited=first_room,
+            visited_life=first_room,
+            uses=jnp.int32(0),
+            restarts=jnp.int32(0),
+            dark_steps=jnp.int32(0),
+        )
+
+    def renew(self, state: RoomState, *, key: PRNGKeyArray) -> RoomState:
+        fresh = self.initial(key=key)
+        return dataclasses.replace(fresh, visited_life=state.visited_life | fresh.visited_life)
+
+    def transition(
+        self, state: RoomState, action: Int[Array, ""], *, key: PRNGKeyArray
+    ) -> tuple[RoomState, Outcome]:
+        state = self.act(self.stir(state, key=key), action)
+        over = state.time >= self.max_steps
+        never = jnp.bool_(False)
+        terminated, truncated = (over, never) if self.timeout == "terminated" else (never, over)
+        return state, Outcome(jnp.float32(0), terminated, truncated)
+
+    def stir(self, state: RoomState, *, key: PRNGKeyArray) -> RoomState:
+        """The noise moves: every room that is noisy and not stilled, seen or not, before the body acts."""
+        bits = jax.random.bits(key, (self.rooms + state.balls.shape[0],), jnp.uint32)
+        words = jnp.where(state.stilled, state.words, bits[: self.rooms])
+        if self.noise == "lights":
+            return dataclasses.replace(state, words=words)
+        grid, cells = balls.wander(
+            state.grid,
+            state.balls,
+            state.stilled,
+            state.position,
+            bits[self.rooms :],
+            size=self.grid,
+            view=self.view,
+        )
+        return dataclasses.replace(state, words=words, grid=grid, balls=cells)
+
+    def act(self, state: RoomState, action: Int[Array, ""]) -> RoomState:
+        """The body acts, and the clock and the counters follow."""
+        front = state.position + geometry.stride(state.direction, size=self.grid, view=self.view)
+        before = state.grid[front]
+        effect = actions.act(action, before, state.carried, fixed_boxes=self.fixed_boxes)
+        position = jnp.where(effect.moves, front, state.position)
+        rooms = jnp.arange(self.rooms)
+        stills = (rooms == effect.stills) & ~state.stilled
+        starts = (rooms == effect.starts) & state.stilled
+        here = rooms == self._room_of(state, position)
+        cells = state.balls
+        if self.noise == "balls":
+            cells = balls.picked_or_dropped(cells, front, before, effect.front)
+        return dataclasses.replace(
+            state,
+            grid=state.grid.at[front].set(effect.front),
+            position=position,
+            direction=(state.direction + effect.turn) % 4,
+            carried=effect.carried,
+            time=state.time + 1,
+            balls=cells,
+            stilled=(state.stilled | stills) & ~starts,
+            visited=state.visited | here,
+            visited_life=state.visited_life | here,
+            uses=state.uses + jnp.any(stills).astype(jnp.int32),
+            restarts=state.restarts + jnp.any(starts).astype(jnp.int32),
+            dark_steps=state.dark_steps + jnp.any(here & ~state.noisy).astype(jnp.int32),
+        )
+
+    def observe(self, state: RoomState) -> Shaped[Array, "..."]:
+        codes = view.look(
+            state.grid,
+            state.position,
+            state.direction,
+            state.carried,
+            state.words,
+            size=self.grid,
+            view=self.view,
+        )
+        return (view.compact if self.encoding == "compact" else view.symbolic)(codes, view=self.view)
+
+    def measure(self, state: RoomState) -> dict[str, Array]:
+        codes = state.grid[state.doors]
+        closed = tiles.is_closed_door(codes) | tiles.is_locked_door(codes)
+        noisy_rooms = jnp.sum(state.noisy, dtype=jnp.int32)
+        x, y = geometry.coordinates(state.position, size=self.grid, view=self.view)
+        return {
+            "rooms_episode": jnp.sum(state.visited, dtype=jnp.int32),
+            "rooms_life": jnp.sum(state.visited_life, dtype=jnp.int32),
+            "noisy_rooms": noisy_rooms,
+            "stilled": jnp.sum(state.stilled, dtype=jnp.float32) / jnp.maximum(noisy_rooms, 1).astype(jnp.float32),
+            "uses": state.uses,
+            "restarts": state.restarts,
+            "dark_steps": state.dark_steps,
+            "doors_closed": _share(closed),
+            "doors_locked": _share(tiles.is_locked_door(codes)),
+            "room": self._room_of(state, state.position),
+            "x": x,
+            "y": y,
+            "direction": state.direction,
+        }
+
+    def _room_of(self, state: RoomState, position: Int[Array, ""]) -> Int[Array, ""]:
+        """First room whose rectangle, walls included, holds the cell: a door belongs to the earlier room."""
+        x, y = geometry.coordinates(position, size=self.grid, view=self.view)
+        right, down = x - state.top[:, 0], y - state.top[:, 1]
+        holds = (right >= 0) & (right < state.side[:, 0]) & (down >= 0) & (down < state.side[:, 1])
+        return jnp.argmax(holds).astype(jnp.int32)
+
+    def _draw_kinds(self, bits: UInt32[Array, " rooms"]) -> Bool[Array, " rooms"]:
+        if self.kinds:
+            return jnp.asarray([kind == "noisy" for kind in self.kinds])
+        return _uniform(bits) < self.noisy
+
+    def _objects(
+        self,
+        bits: dict[str, Array],
+        cells: Int[Array, "rooms slots"],
+        doors: Int[Array, " doors"],
+        noisy: Bool[Array, " rooms"],
+    ) -> list[layout.Objects]:
+        """Doors, boxes or switches, and the key."""
+        rooms = jnp.arange(self.rooms)
+        state = tiles.OPEN if self.doors == "open" else tiles.CLOSED
+        colours = layout.door_colours(bits["doors"])[: self.rooms - 1]
+        objects = [layout.Objects(doors, tiles.door(state, colours).astype(jnp.uint8))]
+        if self.control != "none":
+            colour = below(bits["boxes"], jnp.uint32(tiles.NUM_COLOURS)).astype(jnp.int32)
+            codes = tiles.box(rooms, colour) if self.control == "box" else tiles.STOP_SWITCH + rooms
+            objects.append(layout.where_present(noisy, cells[:, layout.CONTROL], codes))
+        if self.restart:
+            codes = tiles.START_SWITCH + rooms
+            objects.append(layout.where_present(noisy, cells[:, layout.RESTART], codes))
+        if self.key_room >= 0:
+            key = tiles.KEY + colours[max(self.key_room - 1, 0)]
+            present = rooms == self.key_room
+            objects.append(layout.where_present(present, cells[:, layout.KEY], jnp.full(self.rooms, key)))
+        return objects
+
+    def _scatter_balls(
+        self,
+        where: chain.Chain,
+        slots: Int[Array, "rooms slots"],
+        noisy: Bool[Array, " rooms"],
+        *,
+        key: PRNGKeyArray,
+    ) -> layout.Objects:
+        used = [layout.BODY]
+        used += [layout.CONTROL] if self.control != "none" else []
+        used += [layout.RESTART] if self.restart else []
+        used += [layout.KEY] if self.key_room >= 0 else []
+        return layout.scatter_balls(
+            where,
+            slots[:, jnp.asarray(used)],
+            noisy,
+            density=self.ball_density,
+            high=self.max_side,
+            size=self.grid,
+            view=self.view,
+            key=key,
+        )
+
+
+def _num_bits(rooms: int) -> int:
+    return rooms * (3 + layout.NUM_SLOTS) + 1
+
+
+def _name_bits(bits: UInt32[Array, " n"], rooms: int) -> dict[str, Array]:
+    """One draw of random words, cut up by use."""
+    kinds, doors, boxes, rest = bits[:rooms], bits[rooms : 2 * rooms], bits[2 * rooms : 3 * rooms], bits[3 * rooms :]
+    slots = rest[: rooms * layout.NUM_SLOTS].reshape(rooms, layout.NUM_SLOTS)
+    return {"kinds": kinds, "doors": doors, "boxes": boxes, "slots": slots, "direction": rest[-1:]}
+
+
+def _uniform(bits: UInt32[Array, " n"]) -> Float[Array, " n"]:
+    """Uniform in [0, 1) from the upper 24 bits."""
+    return (bits >> 8).astype(jnp.float32) * jnp.float32(2.0**-24)
+
+
+def _share(holds: Bool[Array, " n"]) -> Float[Array, ""]:
+    """Fraction of entries that hold; 0 if there are none."""
+    return jnp.sum(holds, dtype=jnp.float32) / max(holds.shape[0], 1)
+
+
+_PAIR = {"rooms": 2, "kinds": ("noisy", "dark"), "doors": "open"}
+
+WORLDS: dict[str, tuple[str, dict]] = {
+    "rooms/four": ("four rooms in a chain, each dark or noisy; a box in each noisy room stills its lights", {}),
+    "rooms/door": (
+        "a noisy room and a dark one joined by an open door that can be closed",
+        {**_PAIR, "control": "none", "max_steps": 96},
+    ),
+    "rooms/lock": (
+        "the same with a key in the dark room: the closed door can be locked with it, and then only opened by it",
+        {**_PAIR, "control": "none", "key_room": 1, "max_steps": 96},
+    ),
+    "rooms/switch": (
+        "a noisy room with a switch that stops its lights and one that starts them again, and a dark room",
+        {**_PAIR, "control": "switch", "restart": True},
+    ),
+}
+"""Every room world: what it is in one line, and the fields in which it differs from the defaults."""
+
+
+def make(id: str, **fields) -> RoomWorld:
+    """The world called `id`, with some fields changed."""
+    return RoomWorld(id=id, **{**WORLDS[id][1], **fields})
+
+
+def field_names() -> list[str]:
+    """Fields a room world can be given."""
+    return [field.name for field in dataclasses.fields(RoomWorld) if field.name != "id"]

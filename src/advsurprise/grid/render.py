@@ -1,0 +1,133 @@
+"""Pictures of a grid in MiniGrid's style: numpy only, tiles drawn once and kept."""
+
+import functools
+
+import numpy as np
+from jaxtyping import Bool, UInt8
+
+from advsurprise.grid import tiles
+
+RGB = np.array(
+    [(255, 0, 0), (0, 255, 0), (0, 0, 255), (112, 39, 195), (255, 255, 0), (100, 100, 100)], dtype=np.float64
+)
+"""MiniGrid's colours, by number."""
+LINE = (100, 100, 100)
+BLACK = (0, 0, 0)
+OVERSAMPLING = 3
+HIGHLIGHT = 0.3
+"""How far visible cells are mixed with white."""
+
+NAME_OF_TYPE = {number: name for name, number in tiles.TYPE_NUMBER.items()}
+
+
+def draw(
+    codes: UInt8[np.ndarray, "width height"],
+    position: tuple[int, int],
+    direction: int,
+    seen: Bool[np.ndarray, "width height"],
+    *,
+    tile_size: int = 32,
+) -> UInt8[np.ndarray, "pixel_rows pixel_columns 3"]:
+    """The whole grid, axes of `codes` and `seen` [x, y]; `seen` cells are highlighted."""
+    width, height = codes.shape
+    image = np.zeros((height * tile_size, width * tile_size, 3), np.uint8)
+    for x, y in np.ndindex(width, height):
+        facing = direction if (x, y) == tuple(position) else None
+        picture = tile(int(codes[x, y]), facing, bool(seen[x, y]), tile_size)
+        image[y * tile_size : (y + 1) * tile_size, x * tile_size : (x + 1) * tile_size] = picture
+    return image
+
+
+@functools.lru_cache(maxsize=4096)
+def tile(code: int, facing: int | None, highlighted: bool, size: int) -> UInt8[np.ndarray, "size size 3"]:
+    """One cell; `facing` draws the body in it."""
+    canvas = Canvas(size * OVERSAMPLING)
+    canvas.rectangle(0, 0.031, 0, 1, LINE)
+    canvas.rectangle(0, 1, 0, 0.031, LINE)
+    kind, colour, state = (int(i) for i in tiles.SYMBOL_OF[code])
+    painter = PAINTERS.get(NAME_OF_TYPE[kind])
+    if painter is not None:
+        painter(canvas, RGB[colour], state)
+    if facing is not None:
+        canvas.arrow(facing, RGB[0])
+    pixels = canvas.pixels
+    if highlighted:
+        pixels = pixels + HIGHLIGHT * (255 - pixels)
+    pixels = pixels.reshape(size, OVERSAMPLING, size, OVERSAMPLING, 3).mean(axis=(1, 3))
+    return pixels.clip(0, 255).astype(np.uint8)
+
+
+class Canvas:
+    """A square picture addressed in fractions of its side."""
+
+    def __init__(self, side: int):
+        self.pixels = np.zeros((side, side, 3))
+        centres = (np.arange(side) + 0.5) / side
+        self.x, self.y = np.meshgrid(centres, centres)
+
+    def rectangle(self, left, right, top, bottom, colour) -> None:
+        """Fills a rectangle, edges included."""
+        self.pixels[(self.x >= left) & (self.x <= right) & (self.y >= top) & (self.y <= bottom)] = colour
+
+    def circle(self, x, y, radius, colour) -> None:
+        """Fills a disc."""
+        self.pixels[(self.x - x) ** 2 + (self.y - y) ** 2 <= radius**2] = colour
+
+    def arrow(self, facing: int, colour) -> None:
+        """Fills the triangle that stands for the body, pointing in its direction."""
+        angle = -np.pi / 2 * facing
+        right, down = self.x - 0.5, self.y - 0.5
+        along = np.cos(angle) * right - np.sin(angle) * down + 0.5
+        across = np.sin(angle) * right + np.cos(angle) * down
+        # From a base of half-width 0.31 at 0.12 to the tip at 0.87.
+        self.pixels[(along >= 0.12) & (np.abs(across) <= 0.31 * (0.87 - along) / 0.75)] = colour
+
+
+def _wall(canvas: Canvas, colour, state: int) -> None:
+    canvas.rectangle(0, 1, 0, 1, colour)
+
+
+def _floor(canvas: Canvas, colour, state: int) -> None:
+    canvas.rectangle(0.031, 1, 0.031, 1, colour / 2)
+
+
+def _door(canvas: Canvas, colour, state: int) -> None:
+    if state == tiles.OPEN:
+        canvas.rectangle(0.88, 1, 0, 1, colour)
+        canvas.rectangle(0.92, 0.96, 0.04, 0.96, BLACK)
+        return
+    canvas.rectangle(0, 1, 0, 1, colour)
+    if state == tiles.LOCKED:
+        canvas.rectangle(0.06, 0.94, 0.06, 0.94, 0.45 * colour)
+        canvas.rectangle(0.52, 0.75, 0.50, 0.56, colour)
+        return
+    canvas.rectangle(0.04, 0.96, 0.04, 0.96, BLACK)
+    canvas.rectangle(0.08, 0.92, 0.08, 0.92, colour)
+    canvas.rectangle(0.12, 0.88, 0.12, 0.88, BLACK)
+    canvas.circle(0.75, 0.5, 0.08, colour)
+
+
+def _key(canvas: Canvas, colour, state: int) -> None:
+    canvas.rectangle(0.50, 0.63, 0.31, 0.88, colour)
+    canvas.rectangle(0.38, 0.50, 0.59, 0.66, colour)
+    canvas.rectangle(0.38, 0.50, 0.81, 0.88, colour)
+    canvas.circle(0.56, 0.28, 0.190, colour)
+    canvas.circle(0.56, 0.28, 0.064, BLACK)
+
+
+def _ball(canvas: Canvas, colour, state: int) -> None:
+    canvas.circle(0.5, 0.5, 0.31, colour)
+
+
+def _box(canvas: Canvas, colour, state: int) -> None:
+    canvas.rectangle(0.12, 0.88, 0.12, 0.88, colour)
+    canvas.rectangle(0.18, 0.82, 0.18, 0.82, BLACK)
+    canvas.rectangle(0.16, 0.84, 0.47, 0.53, colour)
+
+
+def _switch(canvas: Canvas, colour, state: int) -> None:
+    canvas.rectangle(0.2, 0.8, 0.2, 0.8, LINE)
+    canvas.circle(0.5, 0.5, 0.2, colour)
+
+
+PAINTERS = {"wall": _wall, "floor": _floor, "door": _door, "key": _key, "ball": _ball, "box": _box, "switch": _switch}

@@ -1,0 +1,230 @@
+"""A block MDP: finitely many states, actions and observations, and no observation that two states share."""
+
+import json
+import pathlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from advsurprise.errors import UserError
+from advsurprise.theory.entropy import emission_entropies
+
+TOLERANCE = 1e-9
+"""Probabilities that should sum to 1 may be off by this; entropies nearer than this are equal."""
+
+KEYS = {"name", "states", "transition", "moves", "emission", "entropies", "copies", "start", "horizon"}
+
+
+@dataclass(frozen=True, eq=False)
+class BlockMDP:
+    """States move by `transition`, show themselves by `emission`. Checked when made; the sentence names the states."""
+
+    transition: Float[np.ndarray, "S A S"]
+    """P(s' | s, a)."""
+    emission: Float[np.ndarray, "S O"]
+    """p(o | s); no column has mass in two rows."""
+    start: Float[np.ndarray, " S"]
+    """Distribution of the first state."""
+    copies: Float[np.ndarray, " O"] | None = None
+    """How many equally likely observations a column stands for; 1 each if left out."""
+    states: tuple[str, ...] = ()
+    """Names of the states; s0, s1, ... if left out."""
+    name: str = "world"
+    """Name used in tables."""
+    horizon: int | None = None
+    """Control's turn T where the world comes with one."""
+
+    def __post_init__(self):
+        if not self.states:
+            object.__setattr__(self, "states", tuple(f"s{i}" for i in range(len(self.transition))))
+        _check_shapes(self)
+        _check_numbers(self)
+        _check_supports(self)
+        for array in (self.transition, self.emission, self.start):
+            array.setflags(write=False)
+
+    @property
+    def num_states(self) -> int:
+        """|S|."""
+        return self.transition.shape[0]
+
+    @property
+    def num_actions(self) -> int:
+        """|A|."""
+        return self.transition.shape[1]
+
+    @cached_property
+    def entropies(self) -> Float[np.ndarray, " S"]:
+        """h(s) = H(p(O | S = s))."""
+        return emission_entropies(self.emission, self.copies)
+
+    @cached_property
+    def support(self) -> Bool[np.ndarray, "S A S"]:
+        """Which moves have positive probability."""
+        return self.transition > 0
+
+    @cached_property
+    def deterministic(self) -> bool:
+        """Every action leads to one state."""
+        return bool((self.support.sum(axis=2) == 1).all())
+
+    def names(self, indices) -> list[str]:
+        """Names of the states with these indices."""
+        return [self.states[int(i)] for i in indices]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The world as `load` reads it."""
+        plain = {
+            "name": self.name,
+            "states": list(self.states),
+            "transition": self.transition.tolist(),
+            "emission": self.emission.tolist(),
+            "start": self.start.tolist(),
+        }
+        plain |= {} if self.copies is None else {"copies": self.copies.tolist()}
+        return plain | ({} if self.horizon is None else {"horizon": self.horizon})
+
+
+def from_arrays(transition, emission, start=0, **named) -> BlockMDP:
+    """A block MDP from anything numpy can read; `start` may be the index of one state."""
+    transition, emission = _floats("transition", transition), _floats("emission", emission)
+    if isinstance(start, int | np.integer):
+        if transition.ndim != 3 or not 0 <= start < len(transition):
+            raise UserError(f"start is state {start}, but the states are 0 to {len(transition) - 1}")
+        start = np.eye(len(transition))[start]
+    if named.get("copies") is not None:
+        named["copies"] = _floats("copies", named["copies"])
+    return BlockMDP(transition, emission, _floats("start", start), **named)
+
+
+def from_moves(moves: dict[str, Sequence[str]], entropies: dict[str, float], **named) -> BlockMDP:
+    """A deterministic world: for each state where its actions lead, and how noisy it looks (an entropy in nats).
+
+    States with fewer actions than the richest one repeat their first.
+    """
+    states = tuple(moves)
+    index = {state: i for i, state in enumerate(states)}
+    for state, targets in moves.items():
+        unknown = [target for target in targets if target not in index]
+        if unknown or not targets:
+            reason = f"a move to {unknown[0]!r}, which is no state" if unknown else "no move at all"
+            raise UserError(f"state {state!r} has {reason}")
+    if set(entropies) != set(states):
+        odd = sorted(set(entropies) ^ set(states))
+        raise UserError(f"entropies must be given for exactly the states that have moves; see {', '.join(odd)}")
+    num_actions = max(len(targets) for targets in moves.values())
+    transition = np.zeros((len(states), num_actions, len(states)))
+    for state, targets in moves.items():
+        padded = [*targets, *[targets[0]] * (num_actions - len(targets))]
+        transition[index[state], range(num_actions), [index[t] for t in padded]] = 1.0
+    start = named.pop("start", 0)
+    start = index[start] if isinstance(start, str) and start in index else start
+    copies = np.exp(_floats("entropies", [entropies[state] for state in states]))
+    return from_arrays(transition, np.eye(len(states)), start, copies=copies, states=states, **named)
+
+
+def load(path: pathlib.Path) -> BlockMDP:
+    """Reads a world from a JSON file; docs/theory.md has the format."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not text") from error
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise UserError(f"{path} is not complete JSON: {error}") from error
+    try:
+        return from_dict(raw, name=path.stem)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+
+
+def from_dict(raw: Any, *, name: str = "world") -> BlockMDP:
+    """A world from the dictionary a JSON file holds: full tables, or `moves` and `entropies` by state name."""
+    if not isinstance(raw, dict):
+        raise UserError("a world is a JSON object with `transition` and `emission`, or `moves` and `entropies`")
+    unknown = sorted(set(raw) - KEYS)
+    if unknown:
+        raise UserError(f"unknown key {unknown[0]!r}; known: {', '.join(sorted(KEYS))}")
+    horizon = raw.get("horizon")
+    if horizon is not None and (not isinstance(horizon, int) or isinstance(horizon, bool) or horizon < 1):
+        raise UserError("horizon must be a whole number of steps, at least 1")
+    named = {"name": str(raw.get("name", name)), "horizon": horizon}
+    if "moves" in raw:
+        return _from_named_moves(raw, named)
+    missing = [key for key in ("transition", "emission") if key not in raw]
+    if missing:
+        raise UserError(f"the key {missing[0]!r} is missing")
+    states = raw.get("states", [])
+    if not isinstance(states, list):
+        raise UserError("states must be a list of names")
+    start, states = raw.get("start", 0), tuple(str(state) for state in states)
+    start = states.index(start) if start in states else start
+    return from_arrays(raw["transition"], raw["emission"], start, copies=raw.get("copies"), states=states, **named)
+
+
+def _from_named_moves(raw: dict[str, Any], named: dict[str, Any]) -> BlockMDP:
+    moves, entropies = raw["moves"], raw.get("entropies")
+    if not isinstance(moves, dict) or not all(isinstance(targets, list) for targets in moves.values()):
+        raise UserError("moves must map each state's name to the list of states its actions lead to")
+    if not moves or not isinstance(entropies, dict):
+        raise UserError("moves needs at least one state, and entropies that map each state's name to a number")
+    start = raw.get("start", 0)
+    if isinstance(start, str) and start not in moves:
+        raise UserError(f"start is {start!r}, which is no state")
+    return from_moves(moves, entropies, start=start, **named)
+
+
+def _floats(what: str, value) -> np.ndarray:
+    try:
+        return np.array(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{what} must be a table of numbers with rows of equal length") from error
+
+
+def _check_shapes(world: BlockMDP) -> None:
+    transition, emission = world.transition, world.emission
+    if transition.ndim != 3 or transition.shape[0] != transition.shape[2] or not transition.size:
+        raise UserError(f"transition must have shape [S, A, S], but has {list(transition.shape)}")
+    states = transition.shape[0]
+    if emission.ndim != 2 or emission.shape[0] != states or not emission.size:
+        raise UserError(f"emission must have shape [{states}, O] for {states} states, but has {list(emission.shape)}")
+    if world.start.shape != (states,):
+        raise UserError(f"start must have {states} entries, but has shape {list(world.start.shape)}")
+    if len(world.states) != states or len(set(world.states)) != states:
+        raise UserError(f"states must be {states} different names")
+    if world.copies is not None and (world.copies.shape != emission.shape[1:] or not (world.copies >= 1).all()):
+        raise UserError(f"copies must be {emission.shape[1]} numbers, each at least 1")
+
+
+def _check_numbers(world: BlockMDP) -> None:
+    for state, rows in zip(world.states, world.transition, strict=True):
+        for action, row in enumerate(rows):
+            _check_row(f"transition: the row of state {state!r} under action {action}", row)
+    for state, row in zip(world.states, world.emission, strict=True):
+        _check_row(f"emission: the row of state {state!r}", row)
+    _check_row("start", world.start)
+
+
+def _check_row(what: str, row: np.ndarray) -> None:
+    if not np.isfinite(row).all():
+        raise UserError(f"{what} has an entry that is not a finite number")
+    if (row < 0).any():
+        raise UserError(f"{what} has the negative entry {row.min():g}")
+    if abs(row.sum() - 1) > TOLERANCE:
+        raise UserError(f"{what} sums to {row.sum():g}, not 1")
+
+
+def _check_supports(world: BlockMDP) -> None:
+    emitters = world.emission > 0
+    shared = np.flatnonzero(emitters.sum(axis=0) > 1)
+    if len(shared):
+        first, second = world.names(np.flatnonzero(emitters[:, shared[0]])[:2])
+        raise UserError(
+            f"states {first!r} and {second!r} both emit observation {shared[0]}, "
+            "but the states of a block MDP share no observation"
+        )

@@ -1,0 +1,91 @@
+"""All solutions of the game, not only the one a solver stops at: is a state covered in every one of them?
+
+The game often has many: Explore may be indifferent between hand-over distributions, and Control between answers. The
+theorem speaks of "the" chain induced by the game, so it needs every solution to cover.
+"""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from advsurprise.theory.block_mdp import BlockMDP
+from advsurprise.theory.coverage import certain_after
+from advsurprise.theory.game import Solution, solve
+from advsurprise.theory.response import best_answer, follow
+
+EQUAL = 1e-5
+"""Values nearer than this count as equal; the solver's own gap is a tenth of it at most."""
+
+
+class StateVerdict(NamedTuple):
+    """Whether a state is covered in every solution of the game."""
+
+    state: int
+    """Which state."""
+    verdict: Literal["always", "not always", "open"]
+    """`always` and `not always` are certain (up to EQUAL); `open` means that neither was shown."""
+    witness: Solution | None
+    """A solution that leaves the state uncovered."""
+
+
+def every_solution(
+    world: BlockMDP, horizon: int, solution: Solution, distance: Float[np.ndarray, "S S"]
+) -> list[StateVerdict]:
+    """For each state: do all optimal pairs (μ, Control's best answer) end within T of it? Deterministic worlds only."""
+    options = certain_after(world, horizon)
+    return [_one_state(world, horizon, solution, options, distance[s] <= horizon, s) for s in range(world.num_states)]
+
+
+def _one_state(
+    world: BlockMDP,
+    horizon: int,
+    solution: Solution,
+    options: Bool[np.ndarray, "S S"],
+    near: Bool[np.ndarray, " S"],
+    state: int,
+) -> StateVerdict:
+    """A solution that misses `near` hands over only states from which Control can end elsewhere (`escapes`)."""
+    elsewhere = options & ~near
+    escapes = elsewhere.any(axis=1)
+    # No distribution on `escapes` is worth more than its best score.
+    if not escapes.any() or solution.scores[escapes].max() < solution.value - EQUAL:
+        return StateVerdict(state, "always", None)
+    for mass in _candidates(world, solution, options, escapes):
+        witness = _missing(world, solution, mass, options, elsewhere)
+        if witness is not None:
+            return StateVerdict(state, "not always", witness)
+    confined = solve(world, horizon, allowed=escapes)
+    if confined.value + confined.gap < solution.value - EQUAL:
+        return StateVerdict(state, "always", None)
+    witness = _missing(world, solution, confined.hand_over, options, elsewhere)
+    return StateVerdict(state, "open" if witness is None else "not always", witness)
+
+
+def _candidates(world: BlockMDP, solution: Solution, options: Bool[np.ndarray, "S S"], escapes: Bool[np.ndarray, " S"]):
+    """Hand-over distributions that are optimal at a glance: the one found, and single states."""
+    if not solution.hand_over[~escapes].any():
+        yield solution.hand_over
+    for start in np.flatnonzero(escapes):
+        if world.entropies[options[start]].min() >= solution.value - EQUAL:
+            yield np.eye(world.num_states)[start]
+
+
+def _missing(
+    world: BlockMDP,
+    solution: Solution,
+    mass: Float[np.ndarray, " S"],
+    options: Bool[np.ndarray, "S S"],
+    elsewhere: Bool[np.ndarray, "S S"],
+) -> Solution | None:
+    """The pair (mass, best answer that ends elsewhere) if both players are as well off as they can be."""
+    free, bound = best_answer(mass, options, world.entropies), best_answer(mass, elsewhere, world.entropies)
+    if free is None or bound is None:
+        return None
+    if free.value < solution.value - EQUAL or bound.value > free.value + EQUAL:
+        return None
+    # From states that were not handed over Control may do anything: let it do what it does best.
+    masked = np.where(elsewhere.any(axis=1, keepdims=True), elsewhere, options)
+    kernel = follow(bound.order, masked)
+    slack = solution.value + solution.gap - bound.value
+    return Solution(mass, kernel, bound.value, slack, solution.scores, True)
