@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from advsurprise.envs.picture import full_codes, unpad
 from advsurprise.envs.rooms import RoomState, RoomWorld
-from advsurprise.grid import geometry, lights, tiles
+from advsurprise.grid import geometry, tiles
 from advsurprise.grid.actions import NUM_ACTIONS, Action
 
 
@@ -64,17 +65,6 @@ def record_episodes(env: RoomWorld, *, bodies: int, seed: int) -> Episodes:
     return Episodes(env.grid, env.view, *recorded)
 
 
-def full_codes(env: RoomWorld, state: RoomState) -> jax.Array:
-    """Tile codes of the whole unpadded grid with the lights' colours, axes [x, y]."""
-    cells = jnp.arange(state.grid.shape[0], dtype=jnp.int32)
-    return _unpad(env, lights.resolve(state.grid, cells, state.words))
-
-
-def _unpad(env: RoomWorld, flat: jax.Array) -> jax.Array:
-    side, pad = geometry.side(env.grid, env.view), geometry.padding(env.view)
-    return flat.reshape(side, side)[pad : pad + env.grid, pad : pad + env.grid].T
-
-
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _record(env: RoomWorld, bodies: int, key):
     reset_key, place_key, play_key = jax.random.split(key, 3)
@@ -97,7 +87,7 @@ def _record(env: RoomWorld, bodies: int, key):
     _, (after, stirred, actions) = jax.lax.scan(step, state, jax.random.split(play_key, env.max_steps))
     first = snapshot(state)
     obs, codes, kept = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, after)
-    raw = jax.vmap(lambda s: _unpad(env, s.grid))(state)
+    raw = jax.vmap(lambda s: unpad(env, s.grid))(state)
     shining = jnp.where(tiles.is_light(raw), raw.astype(jnp.int32) - tiles.LIGHT, -1)
     return obs, codes, jnp.concatenate([first[1][None], stirred]), kept, actions, shining
 

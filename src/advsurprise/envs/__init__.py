@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def _families() -> list[str]:
     """Modules of this folder that hold worlds: those with a `WORLDS` table, found without importing them all."""
-    apart = {"base", "describe", "gymnasium", "registration", "settings"}
+    apart = {"base", "describe", "gymnasium", "picture", "registration", "settings"}
     return [module.name for module in pkgutil.iter_modules(__path__) if module.name not in apart]
 
 

@@ -1,7 +1,8 @@
 """What a room world can be asked for; everything else is refused with a sentence before anything compiles."""
 
 import math
-from typing import TYPE_CHECKING, get_args, get_type_hints
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from advsurprise.errors import UserError, nearest
 from advsurprise.grid import chain, tiles
@@ -70,3 +71,33 @@ def _check_words(world: "RoomWorld") -> None:
                 raise UserError(f"{world.id}: unknown kind of room {nearest(str(unknown[0]), ('dark', 'noisy'))}")
         elif choices and value not in choices:
             raise UserError(f"{world.id}: unknown {name} {nearest(str(value), choices)}")
+
+
+def parse(world_type: type, words: Iterable[str]) -> dict[str, Any]:
+    """Fields from words like ``rooms=6`` or ``kinds=dark,noisy``, each read as its field's type asks."""
+    hints = {name: hint for name, hint in get_type_hints(world_type).items() if name != "id"}
+    fields: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise UserError(f"write --set FIELD=VALUE, not {word!r}")
+        if name not in hints:
+            raise UserError(f"unknown field {nearest(name, hints)}")
+        fields[name] = _read(name, hints[name], value)
+    return fields
+
+
+def _read(name: str, hint: Any, value: str) -> Any:
+    if hint is bool:
+        if value.lower() not in ("true", "false"):
+            raise UserError(f"{name} must be true or false, not {value!r}")
+        return value.lower() == "true"
+    if hint in (int, float):
+        try:
+            return hint(value)
+        except ValueError:
+            kind = "a whole number" if hint is int else "a number"
+            raise UserError(f"{name} must be {kind}, not {value!r}") from None
+    if name == "kinds":
+        return tuple(filter(None, value.split(",")))
+    return value

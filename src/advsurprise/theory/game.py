@@ -16,7 +16,7 @@ from advsurprise.theory.block_mdp import BlockMDP
 from advsurprise.theory.branch import branch_and_bound
 from advsurprise.theory.conic import Master, best_hand_over, hand_over_scores
 from advsurprise.theory.coverage import VISITED, certain_after
-from advsurprise.theory.response import best_answer, cost, follow
+from advsurprise.theory.response import MOST_TARGETS, best_answer, cost, follow, undominated
 
 GAP = 1e-6
 """Bounds this near to each other end the search."""
@@ -55,6 +55,8 @@ class Reply:
     """Its T-step kernel."""
     lower: float
     """No policy of Control gets below this."""
+    exact: bool
+    """Whether the kernel is known to be a best one, so that `lower` is its value."""
 
 
 def solve(
@@ -77,19 +79,18 @@ def solve(
         if upper - best[1].lower <= gap:
             break
         mass = _sweep(master)
-    return Solution(best[0], best[1].kernel, best[1].lower, upper - best[1].lower, scores, world.deterministic)
+    return Solution(best[0], best[1].kernel, best[1].lower, upper - best[1].lower, scores, best[1].exact)
 
 
 def answer(
     world: BlockMDP, horizon: int, mass: Float[np.ndarray, " S"], options: Bool[np.ndarray, "S S"] | None
 ) -> Reply:
     """Control's best answer to `mass`: exact in deterministic worlds, between bounds otherwise."""
-    if options is None:
-        kernel, lower = branch_and_bound(world, horizon, mass)
-        return Reply(kernel, lower)
+    if options is None or len(undominated(options[mass > 0], world.entropies)) > MOST_TARGETS:
+        return Reply(*branch_and_bound(world, horizon, mass), exact=False)
     found = best_answer(mass, options, world.entropies)
-    assert found is not None, "every state can be somewhere after T steps"
-    return Reply(follow(found.order, options), found.value)
+    assert found is not None, "every state is somewhere after T steps"
+    return Reply(follow(found.order, options), found.value, exact=True)
 
 
 def commitment(world: BlockMDP, horizon: int) -> Solution:

@@ -42,12 +42,10 @@ def best_answer(
     search is over the sets P of final states already preferred, with V(P) = min_y φ_y(mass y newly takes) + V(P + y).
     """
     starts = np.flatnonzero(mass > 0)
-    targets = _undominated(options[starts], entropies)
+    targets = undominated(options[starts], entropies)
     reach = options[np.ix_(starts, targets)]
     if not reach.any(axis=1).all():
         return None
-    if len(targets) > MOST_TARGETS:
-        raise NotImplementedError(f"{len(targets)} final states are too many for the exact search")
     value, order = _search(mass[starts], reach, entropies[targets])
     rest = np.setdiff1d(np.argsort(entropies, kind="stable"), targets[order], assume_unique=True)
     return Answer(value, np.concatenate([targets[order], rest]))
@@ -59,7 +57,7 @@ def follow(order: Int[np.ndarray, " Y"], options: Bool[np.ndarray, "S S"]) -> Fl
     return np.eye(len(options))[final]
 
 
-def _undominated(reach: Bool[np.ndarray, "M S"], entropies: Float[np.ndarray, " S"]) -> Int[np.ndarray, " Y"]:
+def undominated(reach: Bool[np.ndarray, "M S"], entropies: Float[np.ndarray, " S"]) -> Int[np.ndarray, " Y"]:
     """Final states worth a thought: y can go if some y' takes all that y takes and is no noisier.
 
     Merging the mass of y into y' then lowers both terms of F. Of two equal ones the first stays.
