@@ -2,7 +2,7 @@
 
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,10 @@ KEYS = {"name", "states", "transition", "moves", "emission", "entropies", "copie
 
 @dataclass(frozen=True, eq=False)
 class BlockMDP:
-    """States move by `transition`, show themselves by `emission`. Checked when made; the sentence names the states."""
+    """States move by `transition`, show themselves by `emission`.
+
+    Checked when made; the sentence names the states.
+    """
 
     transition: Float[np.ndarray, "S A S"]
     """P(s' | s, a)."""
@@ -89,7 +92,7 @@ class BlockMDP:
         return plain | ({} if self.horizon is None else {"horizon": self.horizon})
 
 
-def from_arrays(transition, emission, start=0, **named) -> BlockMDP:
+def from_arrays(transition, emission, start: Any = 0, **named) -> BlockMDP:
     """A block MDP from anything numpy can read; `start` may be the index of one state."""
     transition, emission = _floats("transition", transition), _floats("emission", emission)
     if isinstance(start, int | np.integer):
@@ -101,8 +104,8 @@ def from_arrays(transition, emission, start=0, **named) -> BlockMDP:
     return BlockMDP(transition, emission, _floats("start", start), **named)
 
 
-def from_moves(moves: dict[str, Sequence[str]], entropies: dict[str, float], **named) -> BlockMDP:
-    """A deterministic world: for each state where its actions lead, and how noisy it looks (an entropy in nats).
+def from_moves(moves: Mapping[str, Sequence[str]], entropies: Mapping[str, float], **named) -> BlockMDP:
+    """A deterministic world: for each state where its actions lead, and its emission entropy in nats.
 
     States with fewer actions than the richest one repeat their first.
     """
@@ -115,7 +118,9 @@ def from_moves(moves: dict[str, Sequence[str]], entropies: dict[str, float], **n
             raise UserError(f"state {state!r} has {reason}")
     if set(entropies) != set(states):
         odd = sorted(set(entropies) ^ set(states))
-        raise UserError(f"entropies must be given for exactly the states that have moves; see {', '.join(odd)}")
+        raise UserError(
+            f"entropies must be given for exactly the states that have moves; see {', '.join(odd)}"
+        )
     num_actions = max(len(targets) for targets in moves.values())
     transition = np.zeros((len(states), num_actions, len(states)))
     for state, targets in moves.items():
@@ -144,9 +149,14 @@ def load(path: pathlib.Path) -> BlockMDP:
 
 
 def from_dict(raw: Any, *, name: str = "world") -> BlockMDP:
-    """A world from the dictionary a JSON file holds: full tables, or `moves` and `entropies` by state name."""
+    """A world from the dictionary a JSON file holds.
+
+    Full tables, or `moves` and `entropies` by state name.
+    """
     if not isinstance(raw, dict):
-        raise UserError("a world is a JSON object with `transition` and `emission`, or `moves` and `entropies`")
+        raise UserError(
+            "a world is a JSON object with `transition` and `emission`, or `moves` and `entropies`"
+        )
     unknown = sorted(set(raw) - KEYS)
     if unknown:
         raise UserError(f"unknown key {unknown[0]!r}; known: {', '.join(sorted(KEYS))}")
@@ -164,7 +174,9 @@ def from_dict(raw: Any, *, name: str = "world") -> BlockMDP:
         raise UserError("states must be a list of names")
     start, states = raw.get("start", 0), tuple(str(state) for state in states)
     start = states.index(start) if start in states else start
-    return from_arrays(raw["transition"], raw["emission"], start, copies=raw.get("copies"), states=states, **named)
+    return from_arrays(
+        raw["transition"], raw["emission"], start, copies=raw.get("copies"), states=states, **named
+    )
 
 
 def _from_named_moves(raw: dict[str, Any], named: dict[str, Any]) -> BlockMDP:
@@ -172,7 +184,9 @@ def _from_named_moves(raw: dict[str, Any], named: dict[str, Any]) -> BlockMDP:
     if not isinstance(moves, dict) or not all(isinstance(targets, list) for targets in moves.values()):
         raise UserError("moves must map each state's name to the list of states its actions lead to")
     if not moves or not isinstance(entropies, dict):
-        raise UserError("moves needs at least one state, and entropies that map each state's name to a number")
+        raise UserError(
+            "moves needs at least one state, and entropies that map each state's name to a number"
+        )
     start = raw.get("start", 0)
     if isinstance(start, str) and start not in moves:
         raise UserError(f"start is {start!r}, which is no state")
@@ -192,12 +206,16 @@ def _check_shapes(world: BlockMDP) -> None:
         raise UserError(f"transition must have shape [S, A, S], but has {list(transition.shape)}")
     states = transition.shape[0]
     if emission.ndim != 2 or emission.shape[0] != states or not emission.size:
-        raise UserError(f"emission must have shape [{states}, O] for {states} states, but has {list(emission.shape)}")
+        raise UserError(
+            f"emission must have shape [{states}, O] for {states} states, but has {list(emission.shape)}"
+        )
     if world.start.shape != (states,):
         raise UserError(f"start must have {states} entries, but has shape {list(world.start.shape)}")
     if len(world.states) != states or len(set(world.states)) != states:
         raise UserError(f"states must be {states} different names")
-    if world.copies is not None and (world.copies.shape != emission.shape[1:] or not (world.copies >= 1).all()):
+    if world.copies is not None and (
+        world.copies.shape != emission.shape[1:] or not (world.copies >= 1).all()
+    ):
         raise UserError(f"copies must be {emission.shape[1]} numbers, each at least 1")
 
 

@@ -1,11 +1,13 @@
-"""Control's best answer where the world flips coins: the smallest of a concave function over a flow polytope, bracketed.
+"""The smallest value of a concave entropy over a polytope of flows, bracketed: a policy above, a bound below.
 
-The final marginals ν that T-step policies can reach from μ form a polytope. On a box l ≤ ν ≤ u each term φ_y of
-F(ν) = Σ_y φ_y(ν_y) lies above its chord, so a linear program bounds F from below; the box is cut where chord and term
-differ most. Upper bounds are real policies, found by following F's slope.
+On a box l ≤ ν ≤ u each term of F(ν) = Σ_y φ_y(ν_y), φ_y(x) = h_y x - x log x, lies above its chord, so a
+linear program bounds F from below; the box is cut where chord and term differ most. Upper bounds are real
+policies, found by following F's slope. Used for Control's answer where the world flips coins, and for the
+surprise minimiser everywhere.
 """
 
 import heapq
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -25,39 +27,58 @@ TINY = 1e-12
 
 
 class Flow(NamedTuple):
-    """The polytope of T-step policies: flows x(t, s, a) ≥ 0 with equations x = right, and ν = final x."""
+    """A polytope of flows x ≥ 0 with equations x = right, and the marginal ν = final x of each."""
 
     equations: sparse.csr_array
-    """Mass is conserved at every step."""
+    """Mass is conserved."""
     right: Float[np.ndarray, " E"]
-    """μ at step 0, nothing added later."""
+    """Mass that enters."""
     final: sparse.csr_array
-    """From flows to the final marginal."""
+    """From flows to the marginal."""
 
 
-def branch_and_bound(
-    world: BlockMDP, horizon: int, mass: Float[np.ndarray, " S"], *, nodes: int = NODES
-) -> tuple[Float[np.ndarray, "S S"], float]:
-    """A T-step kernel of Control and a number below which no policy gets."""
-    flow = turn_flow(world, horizon, mass)
-    best_kernel, best = descend(world, horizon, mass, mass @ greedy_kernel(world, horizon, world.entropies))
-    lower, upper = np.zeros(world.num_states), np.ones(world.num_states)
-    bound, point = _chord_bound(flow, world.entropies, lower, upper)
+class Point(NamedTuple):
+    """A policy, in whatever form, and its value."""
+
+    policy: Float[np.ndarray, "..."]
+    """A T-step kernel, or a flow."""
+    value: float
+    """F at its marginal."""
+
+
+def bracket(
+    flow: Flow,
+    entropies: Float[np.ndarray, " S"],
+    improve: Callable[[np.ndarray], Point],
+    *,
+    nodes: int = NODES,
+) -> tuple[Point, float]:
+    """The best policy found and a number below which no flow gets.
+
+    `improve` makes a policy from a marginal.
+    """
+    lower, upper = np.zeros(len(entropies)), np.ones(len(entropies))
+    bound, inside = _chord_bound(flow, entropies, lower, upper)
+    best = improve(inside)
     # Heap entries carry a counter so that equal bounds never compare arrays.
-    heap, count = [(bound, 0, lower, upper, point)], 1
+    heap, count = [(bound, 0, lower, upper, inside)], 1
     for _ in range(nodes):
-        if not heap or heap[0][0] >= best - CLOSE:
+        if not heap or heap[0][0] >= best.value - CLOSE:
             break
-        _, _, lower, upper, point = heapq.heappop(heap)
-        kernel, value = descend(world, horizon, mass, point)
-        if value < best:
-            best_kernel, best = kernel, value
-        for low, high in _halves(world.entropies, lower, upper, point):
-            bound, inside = _chord_bound(flow, world.entropies, low, high)
-            if bound < best - CLOSE:
-                heapq.heappush(heap, (bound, count, low, high, inside))
+        _, _, lower, upper, inside = heapq.heappop(heap)
+        best = min(best, improve(inside), key=lambda point: point.value)
+        for low, high in _halves(entropies, lower, upper, inside):
+            bound, point = _chord_bound(flow, entropies, low, high)
+            if bound < best.value - CLOSE:
+                heapq.heappush(heap, (bound, count, low, high, point))
                 count += 1
-    return best_kernel, min(best, heap[0][0]) if heap else best - CLOSE
+    return best, min(best.value, heap[0][0]) if heap else best.value - CLOSE
+
+
+def turn_answer(world: BlockMDP, horizon: int, mass: Float[np.ndarray, " S"]) -> tuple[Point, float]:
+    """A T-step kernel of Control against the hand-over distribution `mass`, and a bound on every other."""
+    flow = turn_flow(world, horizon, mass)
+    return bracket(flow, world.entropies, lambda final: _descend(world, horizon, mass, final))
 
 
 def turn_flow(world: BlockMDP, horizon: int, mass: Float[np.ndarray, " S"]) -> Flow:
@@ -84,18 +105,25 @@ def greedy_kernel(world: BlockMDP, horizon: int, price: Float[np.ndarray, " S"])
     return kernel
 
 
-def descend(
+def slope(entropies: Float[np.ndarray, " S"], marginal: Float[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
+    """Gradient of F, up to a constant: h - log ν, with a finite price for what is empty."""
+    return entropies - np.log(np.maximum(marginal, TINY))
+
+
+def _descend(
     world: BlockMDP, horizon: int, mass: Float[np.ndarray, " S"], final: Float[np.ndarray, " S"]
-) -> tuple[Float[np.ndarray, "S S"], float]:
-    """Follows F's slope from policy to policy until it stops falling: each step goes down, F being concave."""
-    kernel, value = None, np.inf
+) -> Point:
+    """Follows F's slope from policy to policy until it stops falling.
+
+    Each step goes down, F being concave.
+    """
+    best = None
     while True:
-        slope = world.entropies - np.log(np.maximum(final, TINY))
-        candidate = greedy_kernel(world, horizon, slope)
-        reached = float(cost(world.entropies, mass @ candidate))
-        if kernel is not None and reached >= value - CLOSE:
-            return kernel, value
-        kernel, value, final = candidate, reached, mass @ candidate
+        kernel = greedy_kernel(world, horizon, slope(world.entropies, final))
+        point = Point(kernel, float(cost(world.entropies, mass @ kernel)))
+        if best is not None and point.value >= best.value - CLOSE:
+            return best
+        best, final = point, mass @ kernel
 
 
 def _terms(entropies: Float[np.ndarray, " S"], x: Float[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
@@ -103,16 +131,22 @@ def _terms(entropies: Float[np.ndarray, " S"], x: Float[np.ndarray, " S"]) -> Fl
 
 
 def _chord_bound(
-    flow: Flow, entropies: Float[np.ndarray, " S"], lower: Float[np.ndarray, " S"], upper: Float[np.ndarray, " S"]
+    flow: Flow,
+    entropies: Float[np.ndarray, " S"],
+    lower: Float[np.ndarray, " S"],
+    upper: Float[np.ndarray, " S"],
 ) -> tuple[float, Float[np.ndarray, " S"]]:
-    """Smallest sum of chords over the flows in the box: below F everywhere in it. Infinite if no flow is inside."""
+    """Smallest sum of chords over the flows in the box.
+
+    Below F everywhere in it. Infinite if no flow is inside.
+    """
     width = np.maximum(upper - lower, TINY)
-    slope = (_terms(entropies, upper) - _terms(entropies, lower)) / width
-    height = _terms(entropies, lower) - slope * lower
+    steep = (_terms(entropies, upper) - _terms(entropies, lower)) / width
+    height = _terms(entropies, lower) - steep * lower
     cut = (lower > 0) | (upper < 1)
     limits = sparse.vstack([flow.final[cut], -flow.final[cut]]) if cut.any() else None
     ceiling = np.concatenate([upper[cut], -lower[cut]]) if cut.any() else None
-    found = linprog(slope @ flow.final, A_ub=limits, b_ub=ceiling, A_eq=flow.equations, b_eq=flow.right)
+    found = linprog(steep @ flow.final, A_ub=limits, b_ub=ceiling, A_eq=flow.equations, b_eq=flow.right)
     if not found.success:
         return np.inf, lower
     return float(found.fun + height.sum()), np.maximum(flow.final @ found.x, 0.0)

@@ -1,7 +1,7 @@
 """Distances between states, dark rooms, the theorem's assumptions, and what it means to T-cover.
 
-"For certain" is with probability 1 whatever the world's coin flips, and "at exactly step k" is what the paper's
-definition says: being there sooner and moving on does not count. Policies may depend on time.
+"For certain" is with probability 1 whatever the world's coin flips, and "at exactly step k" is what the
+paper's definition says: being there sooner and moving on does not count. Policies may depend on time.
 """
 
 from typing import NamedTuple
@@ -35,9 +35,9 @@ class Verdict(NamedTuple):
 def step_back(world: BlockMDP, arrived: Bool[np.ndarray, "S Y"]) -> Bool[np.ndarray, "S Y"]:
     """W_{k+1}(y) = {s : some action has all its outcomes in W_k(y)}, for every target y at once."""
     if world.deterministic:
-        return arrived[world.transition.argmax(axis=2)].any(axis=1)
+        return np.any(arrived[world.transition.argmax(axis=2)], axis=1)
     misses = np.einsum("sat,ty->say", world.support.astype(np.float64), (~arrived).astype(np.float64))
-    return (misses == 0).any(axis=1)
+    return np.any(misses == 0, axis=1)
 
 
 def certain_after(world: BlockMDP, steps: int) -> Bool[np.ndarray, "S S"]:
@@ -91,18 +91,18 @@ def covered(
     distance: Float[np.ndarray, "S S"], marginal: Float[np.ndarray, " S"], horizon: int
 ) -> Bool[np.ndarray, " S"]:
     """Which states s have a visited s' with d(s, s') ≤ T; `distance` is the symmetric one."""
-    return (distance[:, marginal > VISITED] <= horizon).any(axis=1)
+    return np.any(distance[:, marginal > VISITED] <= horizon, axis=1)
 
 
 def assumption_a(world: BlockMDP, horizon: int, quasi: Float[np.ndarray, "S S"]) -> Verdict:
     """(a) From every state s some dark room s' has d(s, s') ≤ T."""
-    near = (symmetric(quasi) <= horizon)[:, dark_rooms(world)].any(axis=1)
+    near = np.any(symmetric(quasi)[:, dark_rooms(world)] <= horizon, axis=1)
     return _for_every_state(world, near, f"no dark room s' has d(s, s') ≤ {horizon}")
 
 
 def assumption_b(world: BlockMDP, horizon: int) -> Verdict:
     """(b) From every state some policy is in a dark room for certain at exactly step T."""
-    near = certain_after(world, horizon)[:, dark_rooms(world)].any(axis=1)
+    near = np.any(certain_after(world, horizon)[:, dark_rooms(world)], axis=1)
     return _for_every_state(world, near, f"no dark room is certain at exactly step {horizon}")
 
 
@@ -118,11 +118,13 @@ def returns_everywhere(world: BlockMDP, horizon: int, quasi: Float[np.ndarray, "
 
 def main_text_assumption(world: BlockMDP, horizon: int, quasi: Float[np.ndarray, "S S"]) -> Verdict:
     """The main text's only assumption: from every state some dark room has d(s, s') = T, not ≤."""
-    near = (symmetric(quasi) == horizon)[:, dark_rooms(world)].any(axis=1)
+    near = np.any(symmetric(quasi)[:, dark_rooms(world)] == horizon, axis=1)
     return _for_every_state(world, near, f"no dark room s' has d(s, s') = {horizon}")
 
 
-def assumptions(world: BlockMDP, horizon: int, quasi: Float[np.ndarray, "S S"] | None = None) -> dict[str, Verdict]:
+def assumptions(
+    world: BlockMDP, horizon: int, quasi: Float[np.ndarray, "S S"] | None = None
+) -> dict[str, Verdict]:
     """Appendix A's three assumptions, then the main text's one and the stronger (c*)."""
     quasi = semiquasimetric(world) if quasi is None else quasi
     return {
@@ -149,7 +151,7 @@ def _for_every_state(world: BlockMDP, good: Bool[np.ndarray, " S"], what: str) -
 def _can_return(
     world: BlockMDP, horizon: int, quasi: Float[np.ndarray, "S S"], targets: Bool[np.ndarray, " S"]
 ) -> Verdict:
-    bad = np.argwhere((quasi <= horizon) & (quasi.T > horizon) & targets)
+    bad = np.argwhere((quasi <= horizon) & (horizon < quasi.T) & targets)
     if not len(bad):
         return Verdict(True)
     there, room = world.names(bad[0])

@@ -1,7 +1,8 @@
 """Entropies of state and observation marginals, and the paper's two lemmas as pairs of numbers.
 
-All entropies are in nats. A column of an emission table may stand for n equally likely observations (`copies`): six
-flashing lights are one column with n = 6^6 instead of 46,656 columns. With p(o) the mass of a column,
+All entropies are in nats. A column of an emission table may stand for n equally likely observations
+(`copies`): six flashing lights are one column with n = 6^6 instead of 46,656 columns. With p(o) the mass of a
+column,
 
     H = -Σ_o p(o) log(p(o) / n_o).
 """
@@ -49,15 +50,19 @@ def surprise_bound(
     model: Float[np.ndarray, " O"],
     copies: Float[np.ndarray, " O"] | None = None,
 ) -> Sides:
-    """Lemma 1: -E_d log p_θ(o) ≥ H(d(o)), with equality when p_θ = d(o). Infinite where the model excludes what is seen.
+    """Lemma 1: -E_d log p_θ(o) ≥ H(d(o)), with equality when p_θ = d(o).
 
-    The expectation is over the normalised marginal (discounted weights sum to 1). The sum over an endless episode in the
-    paper's main text is that expectation times 1 / (1 - γ), so it bounds the entropy too, but is not tight at the fit.
+    Infinite where the model excludes what is seen.
+
+    The expectation is over the normalised marginal (discounted weights sum to 1). The sum over an endless
+    episode in the paper's main text is that expectation times 1 / (1 - γ), so it bounds the entropy too, but
+    is not tight at the fit.
     """
     seen = d > 0
     with np.errstate(divide="ignore"):
         log_model = np.log(model) - (0.0 if copies is None else np.log(copies))
-    # -Σ_s d(s) Σ_o p(o | s) log p_θ(o), skipping what has no mass: 0 log 0 is 0, and excluded mass is infinite.
+    # -Σ_s d(s) Σ_o p(o | s) log p_θ(o), skipping what has no mass: 0 log 0 is 0, and excluded mass is
+    # infinite.
     pairs = d[seen, None] * emission[seen]
     left = -np.multiply(pairs, log_model, where=pairs > 0, out=np.zeros_like(pairs)).sum()
     return Sides(float(left), entropy(observation_marginal(d, emission), copies))
@@ -70,7 +75,8 @@ def entropy_decomposition(
 ) -> Sides:
     """Lemma 2: H(d(o)) = E_d H(O | S = s) + H(d(s)), if no two states can emit the same observation.
 
-    In general H(d(o)) = E H(O | S) + H(S) - H(S | O), so with overlapping supports the left side is the smaller one.
+    In general H(d(o)) = E H(O | S) + H(S) - H(S | O), so with overlapping supports the left side is the
+    smaller one.
     """
     left = entropy(observation_marginal(d, emission), copies)
     return Sides(left, float(d @ emission_entropies(emission, copies)) + entropy(d))

@@ -1,9 +1,10 @@
-"""The game of the theorem: max over Explore's hand-over distribution μ, min over Control's T-step policy, of H(d_T(o)).
+"""The game: max over Explore's hand-over distribution μ, min over Control's T-step policy, of H(d_T(o)).
 
-With M_g the T-step kernel of Control's policy g and ν = μ M_g, Lemma 2 makes the payoff F(ν) = <ν, h> + H(ν). For each
-policy F is concave in μ, so V(μ) = min_g F(μ M_g) is concave and Explore's problem is convex, with one constraint for
-each policy. They are added one at a time: solve against the policies so far (an upper bound), let Control answer (a
-lower bound), add its answer. Both bounds are recomputed here in plain arithmetic, so the gap is a certificate.
+With M_g the T-step kernel of Control's policy g and ν = μ M_g, Lemma 2 makes the payoff F(ν) = <ν, h> + H(ν).
+For each policy F is concave in μ, so V(μ) = min_g F(μ M_g) is concave and Explore's problem is convex, with
+one constraint for each policy. They are added one at a time: solve against the policies so far (an upper
+bound), let Control answer (a lower bound), add its answer. Both bounds are recomputed here in plain
+arithmetic, so the gap is a certificate.
 """
 
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ from jaxtyping import Bool, Float
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from advsurprise.theory.block_mdp import BlockMDP
-from advsurprise.theory.branch import branch_and_bound
-from advsurprise.theory.conic import Master, best_hand_over, hand_over_scores
+from advsurprise.theory.branch import turn_answer
+from advsurprise.theory.conic import Budget, Master, best_hand_over, hand_over_scores
 from advsurprise.theory.coverage import VISITED, certain_after
 from advsurprise.theory.response import MOST_TARGETS, best_answer, cost, follow, undominated
 
@@ -60,26 +61,34 @@ class Reply:
 
 
 def solve(
-    world: BlockMDP, horizon: int, *, allowed: Bool[np.ndarray, " S"] | None = None, gap: float = GAP
+    world: BlockMDP,
+    horizon: int,
+    *,
+    allowed: Bool[np.ndarray, " S"] | None = None,
+    budget: Budget | None = None,
+    gap: float = GAP,
 ) -> Solution:
-    """Explore's best hand-over distribution on the allowed states (all, if left out) and Control's best answer."""
+    """Explore's best hand-over distribution, on the allowed states if given, and Control's best answer."""
     allowed = np.ones(world.num_states, dtype=bool) if allowed is None else allowed
     options = certain_after(world, horizon) if world.deterministic else None
     mass = allowed / allowed.sum()
-    kernels, best, upper, scores = [], None, np.inf, np.zeros(world.num_states)
+    if budget is not None and not budget.allows(mass):
+        mass = np.eye(world.num_states)[np.where(allowed, budget.price, np.inf).argmin()]
+    best_mass, best = mass, answer(world, horizon, mass, options)
+    kernels, upper, scores = [best.kernel], np.inf, np.zeros(world.num_states)
     for _ in range(ROUNDS):
-        reply = answer(world, horizon, mass, options)
-        if best is None or reply.lower > best[1].lower:
-            best = (mass, reply)
-        kernels.append(reply.kernel)
-        master = best_hand_over(kernels, world.entropies, allowed)
-        found = hand_over_scores(master, kernels, world.entropies)
+        master = best_hand_over(kernels, world.entropies, allowed, budget)
+        found = hand_over_scores(master, kernels, world.entropies, budget)
         if found[allowed].max() < upper:
             upper, scores = float(found[allowed].max()), found
-        if upper - best[1].lower <= gap:
+        if upper - best.lower <= gap:
             break
         mass = _sweep(master)
-    return Solution(best[0], best[1].kernel, best[1].lower, upper - best[1].lower, scores, best[1].exact)
+        reply = answer(world, horizon, mass, options)
+        kernels.append(reply.kernel)
+        if reply.lower > best.lower:
+            best_mass, best = mass, reply
+    return Solution(best_mass, best.kernel, best.lower, upper - best.lower, scores, best.exact)
 
 
 def answer(
@@ -87,7 +96,8 @@ def answer(
 ) -> Reply:
     """Control's best answer to `mass`: exact in deterministic worlds, between bounds otherwise."""
     if options is None or len(undominated(options[mass > 0], world.entropies)) > MOST_TARGETS:
-        return Reply(*branch_and_bound(world, horizon, mass), exact=False)
+        point, lower = turn_answer(world, horizon, mass)
+        return Reply(point.policy, lower, exact=False)
     found = best_answer(mass, options, world.entropies)
     assert found is not None, "every state is somewhere after T steps"
     return Reply(follow(found.order, options), found.value, exact=True)
@@ -96,14 +106,16 @@ def answer(
 def commitment(world: BlockMDP, horizon: int) -> Solution:
     """The main text's order, min over Control's kernel, then max over μ, in a deterministic world.
 
-    Against a map g Explore's best final marginal is ν(y) = e^{h_y} / Z on the image of g, worth log Z with
-    Z = Σ_{y in g(S)} e^{h_y}. A random kernel is no better for Control: at Explore's best μ against it, every s has an
-    outcome y with e^{h_y} ≤ e^{value} ν(y), and mapping s there gives a Z of at most e^{value}. So Control looks for the
-    lightest set of final states that every state can reach, with weights e^{h_y}: a hitting set, solved as an integer program.
+    Against a map g Explore's best final marginal is ν(y) = e^{h_y} / Z on the image of g, worth log Z with Z
+    = Σ_{y in g(S)} e^{h_y}. A random kernel is no better for Control: at Explore's best μ against it, every s
+    has an outcome y with e^{h_y} ≤ e^{value} ν(y), and mapping s there gives a Z of at most e^{value}. So
+    Control looks for the lightest set of final states that every state can reach, with weights e^{h_y}: a
+    hitting set, solved as an integer program.
     """
     options = certain_after(world, horizon)
     weight = np.exp(world.entropies - world.entropies.min())
-    # No final state outweighs a whole hitting set: those that do are dropped, so that the weights stay comparable.
+    # No final state outweighs a whole hitting set: those that do are dropped, so that the weights stay
+    # comparable.
     order = np.argsort(world.entropies, kind="stable")
     bound = weight[np.unique(follow(order, options).argmax(axis=1))].sum()
     useful = np.flatnonzero(weight <= bound)

@@ -39,12 +39,18 @@ def step_marginals(
 
 
 def stationary_marginal(world: BlockMDP, policy: Float[np.ndarray, "S A"]) -> Float[np.ndarray, " S"]:
-    """d(s) = lim_N 1/N Σ_{t<N} p(s_t = s): exists for every finite chain, periodic and reducible ones included."""
+    """d(s) = lim_N 1/N Σ_{t<N} p(s_t = s).
+
+    Exists for every finite chain, periodic and reducible ones included.
+    """
     return world.start @ long_run(chain(world, policy))
 
 
 def long_run(matrix: Float[np.ndarray, "S S"]) -> Float[np.ndarray, "S S"]:
-    """P* = lim 1/N Σ_{t<N} P^t: from each state, the chance to end in each closed class times its stationary law."""
+    """P* = lim 1/N Σ_{t<N} P^t.
+
+    From each state, the chance to end in each closed class times its stationary law.
+    """
     size = len(matrix)
     count, label = connected_components(matrix > 0, directed=True, connection="strong")
     limit, classes = np.zeros_like(matrix), []

@@ -1,7 +1,8 @@
 """Control's best answer to a hand-over distribution: min over T-step policies of H(d_T(o)).
 
-By Lemma 2 the objective is F(ν) = Σ_y φ_y(ν_y) with φ_y(x) = h_y x - x log x, concave in the final marginal ν. A concave
-function is smallest at a corner, so a deterministic (time-dependent) policy is enough, and finding it is a search.
+By Lemma 2 the objective is F(ν) = Σ_y φ_y(ν_y) with φ_y(x) = h_y x - x log x, concave in the final marginal
+ν. A concave function is smallest at a corner, so a deterministic (time-dependent) policy is enough, and
+finding it is a search.
 """
 
 from typing import NamedTuple
@@ -37,9 +38,10 @@ def best_answer(
 ) -> Answer | None:
     """The exact best answer in a deterministic world; None where some handed-over state has no option.
 
-    Moving mass m from y to y' changes F by at most m (c' - c) with c_y = h_y - log ν_y - 1, because F is concave. So at
-    the best answer every hand-over state ends in its option of smallest c: the answer is an order of preference. The
-    search is over the sets P of final states already preferred, with V(P) = min_y φ_y(mass y newly takes) + V(P + y).
+    Moving mass m from y to y' changes F by at most m (c' - c) with c_y = h_y - log ν_y - 1, because F is
+    concave. So at the best answer every hand-over state ends in its option of smallest c: the answer is an
+    order of preference. The search is over the sets P of final states already preferred, with V(P) = min_y
+    φ_y(mass y newly takes) + V(P + y).
     """
     starts = np.flatnonzero(mass > 0)
     targets = undominated(options[starts], entropies)
@@ -80,7 +82,8 @@ def _search(
     member = (sets[:, None] >> np.arange(count)) & 1 == 1
     free = ~(member.astype(np.float64) @ reach.T.astype(np.float64) > 0)
     takes = (free * mass) @ reach.astype(np.float64)
-    # The masses are sums of the same few numbers, so a zero is exact up to rounding: no clipping of small ones needed.
+    # The masses are sums of the same few numbers, so a zero is exact up to rounding: no clipping of small
+    # ones needed.
     step = entropies * takes - xlogy(takes, np.maximum(takes, 1e-300))
     value = np.where(free.any(axis=1), np.inf, 0.0)
     choice = np.zeros(len(sets), dtype=np.int64)

@@ -1,7 +1,7 @@
 """All solutions of the game, not only the one a solver stops at: is a state covered in every one of them?
 
-The game often has many: Explore may be indifferent between hand-over distributions, and Control between answers. The
-theorem speaks of "the" chain induced by the game, so it needs every solution to cover.
+The game often has many: Explore may be indifferent between hand-over distributions, and Control between
+answers. The theorem speaks of "the" chain induced by the game, so it needs every solution to cover.
 """
 
 from typing import Literal, NamedTuple
@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from advsurprise.theory.block_mdp import BlockMDP
+from advsurprise.theory.conic import Budget
 from advsurprise.theory.coverage import certain_after
 from advsurprise.theory.game import Solution, solve
 from advsurprise.theory.response import best_answer, follow
@@ -32,9 +33,12 @@ class StateVerdict(NamedTuple):
 def every_solution(
     world: BlockMDP, horizon: int, solution: Solution, distance: Float[np.ndarray, "S S"]
 ) -> list[StateVerdict]:
-    """For each state: do all optimal pairs (μ, Control's best answer) end within T of it? Deterministic worlds only."""
+    """For each state: do all optimal pairs (μ, answer) end within T of it? Deterministic worlds only."""
     options = certain_after(world, horizon)
-    return [_one_state(world, horizon, solution, options, distance[s] <= horizon, s) for s in range(world.num_states)]
+    return [
+        _one_state(world, horizon, solution, options, distance[s] <= horizon, s)
+        for s in range(world.num_states)
+    ]
 
 
 def _one_state(
@@ -45,9 +49,9 @@ def _one_state(
     near: Bool[np.ndarray, " S"],
     state: int,
 ) -> StateVerdict:
-    """A solution that misses `near` hands over only states from which Control can end elsewhere (`escapes`)."""
+    """A solution that misses `near` hands over only states (`escapes`) whose turn can end elsewhere."""
     elsewhere = options & ~near
-    escapes = elsewhere.any(axis=1)
+    escapes = np.any(elsewhere, axis=1)
     # No distribution on `escapes` is worth more than its best score.
     if not escapes.any() or solution.scores[escapes].max() < solution.value - EQUAL:
         return StateVerdict(state, "always", None)
@@ -55,14 +59,22 @@ def _one_state(
         witness = _missing(world, solution, mass, options, elsewhere)
         if witness is not None:
             return StateVerdict(state, "not always", witness)
-    confined = solve(world, horizon, allowed=escapes)
+    # Ending elsewhere costs Control at least the quietest state it can reach there, so such a hand-over is
+    # dear as well.
+    quietest = np.where(elsewhere, world.entropies, np.inf).min(axis=1)
+    budget = Budget(np.where(escapes, quietest, 0.0), solution.value + EQUAL)
+    if budget.price[escapes].min() > budget.limit:
+        return StateVerdict(state, "always", None)
+    confined = solve(world, horizon, allowed=escapes, budget=budget)
     if confined.value + confined.gap < solution.value - EQUAL:
         return StateVerdict(state, "always", None)
     witness = _missing(world, solution, confined.hand_over, options, elsewhere)
     return StateVerdict(state, "open" if witness is None else "not always", witness)
 
 
-def _candidates(world: BlockMDP, solution: Solution, options: Bool[np.ndarray, "S S"], escapes: Bool[np.ndarray, " S"]):
+def _candidates(
+    world: BlockMDP, solution: Solution, options: Bool[np.ndarray, "S S"], escapes: Bool[np.ndarray, " S"]
+):
     """Hand-over distributions that are optimal at a glance: the one found, and single states."""
     if not solution.hand_over[~escapes].any():
         yield solution.hand_over
