@@ -23,12 +23,13 @@ LAYERS = [
     ["parallel", "checkpoint", "metrics", "evaluate"],
     ["train"],
     ["experiments", "sweep", "bench"],
-    ["cli", "__main__"],
+    ["cli"],
+    ["__main__"],
 ]
 # The public door and modules that Gymnasium or Python load by name sit outside the order.
 FREE = {"__init__"}
 # The tabular theory is used with worlds small enough to enumerate, which only this file of it touches.
-ALLOWED_UPWARDS = {("theory.enumerate", "envs")}
+ALLOWED_UPWARDS = {("theory.enumerate", "envs"), ("theory.enumerate", "grid")}
 
 
 def _layer(module: str) -> int:
@@ -94,13 +95,13 @@ def _imported_after(statement: str) -> set[str]:
 
 def test_importing_the_package_pulls_in_nothing_heavy():
     loaded = _imported_after("import advsurprise")
-    heavy = {"jax", "gymnasium", "minigrid", "ale_py", "vizdoom", "matplotlib", "ray", "advsurprise.envs"}
+    heavy = {"jax", "minigrid", "ale_py", "vizdoom", "matplotlib", "ray", "advsurprise.envs.rooms"}
     assert not loaded & heavy
 
 
 def test_public_names_pull_in_no_environment_plotting_or_ray():
     loaded = _imported_after("import advsurprise; advsurprise.TimeStep; advsurprise.make")
-    unwanted = {"gymnasium", "minigrid", "ale_py", "vizdoom", "matplotlib", "ray", "advsurprise.envs.rooms"}
+    unwanted = {"minigrid", "ale_py", "vizdoom", "matplotlib", "ray", "advsurprise.envs.rooms"}
     assert not loaded & unwanted
 
 

@@ -1,11 +1,13 @@
 """Explore and Control with Adversarial Surprise: unsupervised reinforcement learning in stochastic worlds.
 
-Names are resolved on first use, so that ``import advsurprise`` (and with it ``advsurprise --help``) imports neither
-jax nor any environment.
+Importing the package makes its worlds known to Gymnasium. All other names are resolved on first use, so that
+``import advsurprise`` (and with it ``advsurprise --help``) imports neither jax nor any environment.
 """
 
 import importlib
 from typing import TYPE_CHECKING
+
+from advsurprise.envs.registration import register as _register
 
 __version__ = "0.1.0"
 
@@ -33,3 +35,6 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+_register()

@@ -137,7 +137,3 @@ def _tell(line: str) -> None:
 
 def _print(result: dict[str, Any], text, *, as_json: bool) -> None:
     print(json.dumps(result) if as_json else text(result))
-
-
-if __name__ == "__main__":
-    main()

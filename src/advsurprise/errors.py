@@ -31,6 +31,4 @@ def require(module: str, *, extra: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise MissingExtra(
-            f'{module} is not installed; install it with: pip install "advsurprise[{extra}]"'
-        ) from error
+        raise MissingExtra(f'{module} is not installed; install it with: pip install "advsurprise[{extra}]"') from error

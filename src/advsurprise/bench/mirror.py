@@ -47,7 +47,12 @@ class Mirror(MiniGridEnv):
         )
         self.world = world
         self.grid = Grid(world.grid, world.grid)
-        self.agent_pos, self.agent_dir, self.carrying, self.step_count = first.position, first.direction, None, 0
+        self.agent_pos, self.agent_dir, self.carrying, self.step_count = (
+            first.position,
+            first.direction,
+            None,
+            0,
+        )
         self.stilled = first.stilled.copy()
         self.events: Counter[str] = Counter()
         self._stilled_by: dict[int, int] = {}
@@ -76,11 +81,10 @@ class Mirror(MiniGridEnv):
         """MiniGrid's own step, except for switches and for locking a door."""
         front, hand = self.grid.get(*self.front_pos), self.carrying
         toggles = action == self.actions.toggle
-        locks = isinstance(front, Door) and not front.is_open and not front.is_locked
-        locks = locks and isinstance(hand, Key) and hand.color == front.color
+        locks = toggles and _locks(front, hand)
         before = (front.encode() if front else None, hand, tuple(self.agent_pos))
-        self.step(self.actions.done if toggles and locks else action)
-        if toggles and locks:
+        self.step(self.actions.done if locks else action)
+        if locks and isinstance(front, Door):
             front.is_locked = True
         if toggles and isinstance(front, Switch):
             self.stilled[front.room] = not front.starts
@@ -90,15 +94,12 @@ class Mirror(MiniGridEnv):
 
     def agrees(self, seen: Moment) -> bool:
         """Whether view, pose, carried thing, every door and the stilled rooms are identical."""
-        carried = (tiles.TYPE_NUMBER["empty"], 0, 0) if self.carrying is None else self.carrying.encode()
         return (
             np.array_equal(self.image(), seen.obs)
             and tuple(int(i) for i in self.agent_pos) == seen.position
             and self.agent_dir == seen.direction
-            and tuple(tiles.SYMBOL_OF[seen.carried]) == tuple(carried)
-            and all(
-                self.grid.get(x, y).encode() == tuple(tiles.SYMBOL_OF[seen.codes[x, y]]) for x, y in self._doors
-            )
+            and tuple(tiles.SYMBOL_OF[seen.carried]) == _symbol(self.carrying)
+            and all(_symbol(self.grid.get(x, y)) == tuple(tiles.SYMBOL_OF[seen.codes[x, y]]) for x, y in self._doors)
             and np.array_equal(self.stilled, seen.stilled)
         )
 
@@ -147,3 +148,14 @@ class Mirror(MiniGridEnv):
         if toggles and isinstance(front, Box | Switch):
             self.events["box opened" if isinstance(front, Box) else "switch used"] += 1
 
+
+def _locks(front: WorldObj | None, hand: WorldObj | None) -> bool:
+    """Our rule: a closed door, toggled with its key in hand, becomes locked."""
+    if not isinstance(front, Door) or not isinstance(hand, Key):
+        return False
+    return not front.is_open and not front.is_locked and hand.color == front.color
+
+
+def _symbol(thing: WorldObj | None) -> tuple[int, ...]:
+    """MiniGrid's encoding of an object or of nothing."""
+    return (tiles.TYPE_NUMBER["empty"], 0, 0) if thing is None else tuple(thing.encode())

@@ -76,7 +76,7 @@ def compare(task: Task) -> dict[str, Any]:
     """Plays one world beside its mirror; counts the steps on which anything differs, and what happened in them."""
     from advsurprise.bench.mirror import Mirror
     from advsurprise.bench.record import record_episodes
-    from advsurprise.envs import make
+    from advsurprise.envs.rooms import make
 
     env = make(task.world, **{**task.fields, "encoding": "symbolic"})
     events: Counter[str] = Counter()

@@ -30,13 +30,4 @@ def make(id: str, **fields: Any) -> "AbstractEnv":
     family = id.partition("/")[0]
     if family not in _families():
         raise UserError(f"unknown world {nearest(id, list_envs())}")
-    module = importlib.import_module(f"{__name__}.{family}")
-    if id not in module.WORLDS:
-        raise UserError(f"unknown world {nearest(id, module.WORLDS)}")
-    try:
-        return module.make(id, **fields)
-    except TypeError as error:
-        unknown = set(fields) - set(module.field_names())
-        if not unknown:
-            raise
-        raise UserError(f"{id} has no field {nearest(sorted(unknown)[0], module.field_names())}") from error
+    return importlib.import_module(f"{__name__}.{family}").make(id, **fields)

@@ -4,6 +4,7 @@ A world says how an episode begins and how a step changes its state; `reset` and
 """
 
 import abc
+import functools
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -127,21 +128,20 @@ class Host(Generic[State]):
     def __init__(self, env: AbstractEnv[State], bodies: int):
         self.env = env
         self.bodies = bodies
-        self._reset = jax.jit(jax.vmap(lambda key: env.reset(key=key)))
-        self._step = jax.jit(_step_all(env, bodies))
         self._key = self._state = self._pending = None
 
     def reset(self, seed: int) -> TimeStep:
         """Begins anew: the same seed gives the same episodes."""
         reset_key, self._key = jax.random.split(jax.random.key(seed))
-        self._state, timestep = self._reset(jax.random.split(reset_key, self.bodies))
+        self._state, timestep = _reset_all(self.env, jax.random.split(reset_key, self.bodies))
         return _to_numpy(timestep)
 
     def send(self, action: Int[np.ndarray, " bodies"]) -> None:
         """Starts a step; jax computes it while the caller goes on."""
         if self._key is None:
             raise RuntimeError("reset the world before stepping it")
-        self._key, self._state, self._pending = self._step(self._key, self._state, jnp.asarray(action, jnp.int32))
+        actions = jnp.asarray(action, jnp.int32)
+        self._key, self._state, self._pending = _step_all(self.env, self._key, self._state, actions)
 
     def recv(self) -> TimeStep:
         """Waits for the step that `send` started."""
@@ -165,14 +165,17 @@ def as_host(env: AbstractEnv[State], bodies: int) -> Host[State]:
     return Host(env, bodies)
 
 
-def _step_all(env: AbstractEnv, bodies: int):
-    def step(key, state, action):
-        key, step_key = jax.random.split(key)
-        keys = jax.random.split(step_key, bodies)
-        state, timestep = jax.vmap(lambda s, a, k: env.step(s, a, key=k))(state, action, keys)
-        return key, state, timestep
+@functools.partial(jax.jit, static_argnums=0)
+def _reset_all(env: AbstractEnv, keys):
+    return jax.vmap(lambda key: env.reset(key=key))(keys)
 
-    return step
+
+@functools.partial(jax.jit, static_argnums=0)
+def _step_all(env: AbstractEnv, key, state, action):
+    key, step_key = jax.random.split(key)
+    keys = jax.random.split(step_key, action.shape[0])
+    state, timestep = jax.vmap(lambda s, a, k: env.step(s, a, key=k))(state, action, keys)
+    return key, state, timestep
 
 
 def _to_numpy(timestep: TimeStep) -> TimeStep:

@@ -17,7 +17,7 @@ from advsurprise.grid.tiles import CLASSES
 
 def listing() -> dict[str, Any]:
     """Every world in one line."""
-    gymnasium_ids = {world: f"advsurprise/{name}" for name, world in IDS.items()}
+    gymnasium_ids = {world: id for id, world in IDS.items()}
     return {
         "envs": [
             {"id": id, "description": description, "gymnasium": gymnasium_ids.get(id)}
@@ -41,7 +41,11 @@ def card(world: str, *, settings: Iterable[str], png: pathlib.Path | None, seed:
     return {
         "id": spec.id,
         "description": list_envs()[world],
-        "observation": {"shape": spec.observation_shape, "dtype": spec.observation_dtype, "kind": spec.observation_kind},
+        "observation": {
+            "shape": spec.observation_shape,
+            "dtype": spec.observation_dtype,
+            "kind": spec.observation_kind,
+        },
         "num_classes": spec.num_classes,
         "classes": CLASSES if spec.num_classes == len(CLASSES) else None,
         "actions": [action.name.lower() for action in Action],

@@ -6,6 +6,7 @@
 """
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -14,10 +15,9 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from advsurprise.envs import make
 from advsurprise.envs.base import as_host
 from advsurprise.envs.picture import draw
-from advsurprise.envs.rooms import RoomState, RoomWorld
+from advsurprise.envs.rooms import RoomState, RoomWorld, make
 from advsurprise.errors import UserError
 
 RENDER_MODES = ("rgb_array",)
@@ -29,7 +29,7 @@ class RoomsEnv(gymnasium.Env):
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": 8}  # noqa: RUF012
 
     def __init__(self, world: str = "rooms/four", render_mode: str | None = None, **fields: Any):
-        self.world = _make(world, fields)
+        self.world = make(world, **fields)
         self.render_mode = _check_render_mode(render_mode)
         self.observation_space, self.action_space = _spaces(self.world)
         self._state: RoomState | None = None
@@ -46,7 +46,7 @@ class RoomsEnv(gymnasium.Env):
         if self._state is None:
             raise gymnasium.error.ResetNeeded("reset the environment before stepping it")
         if not self.action_space.contains(action):
-            raise UserError(f"an action is a whole number from 0 to {self.action_space.n - 1}, not {action!r}")
+            raise UserError(f"an action is a whole number from 0 to {self.world.spec.num_actions - 1}, not {action!r}")
         self._state, obs, outcome, info = _advance(self.world, self._state, np.int32(action), self._key())
         ended = bool(outcome.terminated), bool(outcome.truncated)
         return np.array(obs), float(outcome.reward), *ended, _plain(info)
@@ -75,7 +75,7 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
     }
 
     def __init__(self, num_envs: int = 1, world: str = "rooms/four", render_mode: str | None = None, **fields: Any):
-        self.world = _make(world, fields)
+        self.world = make(world, **fields)
         self.num_envs = num_envs
         self.render_mode = _check_render_mode(render_mode)
         self.single_observation_space, self.single_action_space = _spaces(self.world)
@@ -93,7 +93,9 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
         """Takes one step with every body."""
         actions = np.asarray(actions)
         if actions.shape != (self.num_envs,) or not self.action_space.contains(actions.astype(np.int64)):
-            raise UserError(f"actions must be {self.num_envs} whole numbers from 0 to {self.single_action_space.n - 1}")
+            raise UserError(
+                f"actions must be {self.num_envs} whole numbers from 0 to {self.world.spec.num_actions - 1}"
+            )
         self._host.send(actions)
         timestep = self._host.recv()
         done = timestep.terminated | timestep.truncated
@@ -110,7 +112,13 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
         else:
             info = _with_masks(info)
         rewards = timestep.reward.astype(np.float64)
-        return np.array(timestep.obs), rewards, np.array(timestep.terminated), np.array(timestep.truncated), info
+        return (
+            np.array(timestep.obs),
+            rewards,
+            np.array(timestep.terminated),
+            np.array(timestep.truncated),
+            info,
+        )
 
     def render(self):
         """A picture of every body's world."""
@@ -119,20 +127,12 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
             return None
         states = self._host.state
         return tuple(
-            draw(self.world, jax.tree.map(lambda leaf, body=body: leaf[body], states))
-            for body in range(self.num_envs)
+            draw(self.world, jax.tree.map(lambda leaf, body=body: leaf[body], states)) for body in range(self.num_envs)
         )
 
     def close_extras(self, **kwargs: Any) -> None:
         """Lets go of the state."""
         self._host.close()
-
-
-def _make(world: str, fields: dict[str, Any]) -> RoomWorld:
-    env = make(world, **fields)
-    if not isinstance(env, RoomWorld):
-        raise UserError(f"{world} is not a room world")
-    return env
 
 
 def _check_render_mode(mode: str | None) -> str | None:
@@ -152,7 +152,7 @@ def _plain(info: dict[str, Any]) -> dict[str, Any]:
     return {key: np.asarray(value).item() for key, value in info.items()}
 
 
-def _with_masks(info: dict[str, np.ndarray]) -> dict[str, Any]:
+def _with_masks(info: Mapping[str, Any]) -> dict[str, Any]:
     """Gymnasium's vector convention: beside each key, which bodies have it (here all)."""
     everyone = {f"_{key}": np.ones(value.shape[0], bool) for key, value in info.items()}
     return {key: np.array(value) for key, value in info.items()} | everyone

@@ -1,22 +1,27 @@
-"""Gymnasium's ids of the room worlds. Gymnasium imports this when it is imported itself, so it imports nothing."""
+"""Gymnasium's ids of the room worlds, registered when `advsurprise` is imported.
+
+Entry points are strings, so that no environment is imported before one is made.
+"""
+
+from gymnasium.envs.registration import register as register_id
+from gymnasium.envs.registration import registry
 
 IDS = {
-    "FourRooms-v0": "rooms/four",
-    "DoorRoom-v0": "rooms/door",
-    "LockRoom-v0": "rooms/lock",
-    "SwitchRoom-v0": "rooms/switch",
+    "advsurprise/FourRooms-v0": "rooms/four",
+    "advsurprise/DoorRoom-v0": "rooms/door",
+    "advsurprise/LockRoom-v0": "rooms/lock",
+    "advsurprise/SwitchRoom-v0": "rooms/switch",
 }
-"""Name within the namespace `advsurprise`, and the world it makes."""
+"""Gymnasium's id, and the world it makes."""
 
 
 def register() -> None:
-    """Called by Gymnasium through the entry point `gymnasium.envs`, which adds the namespace."""
-    from gymnasium.envs.registration import register as register_id
-
-    for name, world in IDS.items():
-        register_id(
-            id=name,
-            entry_point="advsurprise.envs.gymnasium:RoomsEnv",
-            vector_entry_point="advsurprise.envs.gymnasium:RoomsVectorEnv",
-            kwargs={"world": world},
-        )
+    """Makes the ids known to `gymnasium.make` and `gymnasium.make_vec`."""
+    for id, world in IDS.items():
+        if id not in registry:
+            register_id(
+                id=id,
+                entry_point="advsurprise.envs.gymnasium:RoomsEnv",
+                vector_entry_point="advsurprise.envs.gymnasium:RoomsVectorEnv",
+                kwargs={"world": world},
+            )

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped, UInt8, UInt32
 
 from advsurprise.envs.base import AbstractEnv, Outcome
-from advsurprise.envs.settings import check_rooms
+from advsurprise.envs.settings import check_rooms, check_words
+from advsurprise.errors import UserError, nearest
 from advsurprise.grid import actions, balls, chain, geometry, layout, tiles, view
 from advsurprise.grid.lights import below
 from advsurprise.types import EnvSpec
@@ -147,7 +148,9 @@ class RoomWorld(AbstractEnv[RoomState]):
         if self.noise == "balls":
             scattered = self._scatter_balls(where, slots, noisy, key=balls_key)
             ball_cells = scattered.cells
-            objects.append(layout.where_present(ball_cells != balls.ABSENT, ball_cells, scattered.codes))
+            objects.append(
+                layout.where_present(ball_cells != balls.ABSENT, ball_cells, scattered.codes.astype(jnp.int32))
+            )
         first_room = jnp.arange(self.rooms) == 0
         return RoomState(
             grid=layout.put(layout.paint(where, fill.astype(jnp.uint8), size=self.grid, view=self.view), objects),
@@ -173,9 +176,7 @@ class RoomWorld(AbstractEnv[RoomState]):
         fresh = self.initial(key=key)
         return dataclasses.replace(fresh, visited_life=state.visited_life | fresh.visited_life)
 
-    def transition(
-        self, state: RoomState, action: Int[Array, ""], *, key: PRNGKeyArray
-    ) -> tuple[RoomState, Outcome]:
+    def transition(self, state: RoomState, action: Int[Array, ""], *, key: PRNGKeyArray) -> tuple[RoomState, Outcome]:
         state = self.act(self.stir(state, key=key), action)
         over = state.time >= self.max_steps
         never = jnp.bool_(False)
@@ -328,7 +329,12 @@ def _num_bits(rooms: int) -> int:
 
 def _name_bits(bits: UInt32[Array, " n"], rooms: int) -> dict[str, Array]:
     """One draw of random words, cut up by use."""
-    kinds, doors, boxes, rest = bits[:rooms], bits[rooms : 2 * rooms], bits[2 * rooms : 3 * rooms], bits[3 * rooms :]
+    kinds, doors, boxes, rest = (
+        bits[:rooms],
+        bits[rooms : 2 * rooms],
+        bits[2 * rooms : 3 * rooms],
+        bits[3 * rooms :],
+    )
     slots = rest[: rooms * layout.NUM_SLOTS].reshape(rooms, layout.NUM_SLOTS)
     return {"kinds": kinds, "doors": doors, "boxes": boxes, "slots": slots, "direction": rest[-1:]}
 
@@ -346,7 +352,10 @@ def _share(holds: Bool[Array, " n"]) -> Float[Array, ""]:
 _PAIR = {"rooms": 2, "kinds": ("noisy", "dark"), "doors": "open"}
 
 WORLDS: dict[str, tuple[str, dict]] = {
-    "rooms/four": ("four rooms in a chain, each dark or noisy; a box in each noisy room stills its lights", {}),
+    "rooms/four": (
+        "four rooms in a chain, each dark or noisy; a box in each noisy room stills its lights",
+        {},
+    ),
     "rooms/door": (
         "a noisy room and a dark one joined by an open door that can be closed",
         {**_PAIR, "control": "none", "max_steps": 96},
@@ -365,6 +374,9 @@ WORLDS: dict[str, tuple[str, dict]] = {
 
 def make(id: str, **fields) -> RoomWorld:
     """The world called `id`, with some fields changed."""
+    if id not in WORLDS:
+        raise UserError(f"unknown world {nearest(id, WORLDS)}")
+    check_words(RoomWorld, id, fields)
     return RoomWorld(id=id, **{**WORLDS[id][1], **fields})
 
 

@@ -18,7 +18,7 @@ MAX_GRID = 255
 
 def check_rooms(world: "RoomWorld") -> None:
     """Raises `UserError` for settings no world can have."""
-    _check_words(world)
+    check_words(type(world), world.id, {name: getattr(world, name) for name in get_type_hints(type(world))})
     rules = [
         (1 <= world.rooms <= tiles.MAX_ROOMS, f"rooms must be 1 to {tiles.MAX_ROOMS}, not {world.rooms}"),
         (world.min_side >= 4, f"min_side counts the walls and must be at least 4, not {world.min_side}"),
@@ -56,21 +56,23 @@ def check_rooms(world: "RoomWorld") -> None:
     chain.check(world.rooms, world.min_side, world.max_side, world.grid)
 
 
-def _check_words(world: "RoomWorld") -> None:
-    """Every field holds a value of its kind: words one of the known words, numbers numbers."""
-    for name, hint in get_type_hints(type(world)).items():
-        value = getattr(world, name)
-        choices = get_args(hint)
+def check_words(world_type: type, id: str, fields: dict[str, Any]) -> None:
+    """Every field exists and holds a value of its kind: words one of the known words, numbers numbers."""
+    hints = get_type_hints(world_type)
+    for name, value in fields.items():
+        if name not in hints:
+            raise UserError(f"{id} has no field {nearest(name, set(hints) - {'id'})}")
+        hint, choices = hints[name], get_args(hints[name])
         if hint in (int, float, bool, str):
             accepted = (int, float) if hint is float else hint
             if not isinstance(value, accepted) or (hint is not bool and isinstance(value, bool)):
-                raise UserError(f"{world.id}: {name} must be a {hint.__name__}, not {value!r}")
+                raise UserError(f"{id}: {name} must be a {hint.__name__}, not {value!r}")
         elif name == "kinds":
             unknown = [kind for kind in value if kind not in ("dark", "noisy")]
             if unknown:
-                raise UserError(f"{world.id}: unknown kind of room {nearest(str(unknown[0]), ('dark', 'noisy'))}")
+                raise UserError(f"{id}: unknown kind of room {nearest(str(unknown[0]), ('dark', 'noisy'))}")
         elif choices and value not in choices:
-            raise UserError(f"{world.id}: unknown {name} {nearest(str(value), choices)}")
+            raise UserError(f"{id}: unknown {name} {nearest(str(value), choices)}")
 
 
 def parse(world_type: type, words: Iterable[str]) -> dict[str, Any]:

@@ -45,9 +45,7 @@ class Effect(eqx.Module):
     """Room whose noise it starts again, or `NO_ROOM`."""
 
 
-def act(
-    action: Int[Array, ""], front: UInt8[Array, ""], carried: UInt8[Array, ""], *, fixed_boxes: bool
-) -> Effect:
+def act(action: Int[Array, ""], front: UInt8[Array, ""], carried: UInt8[Array, ""], *, fixed_boxes: bool) -> Effect:
     """Effect of `action` on a body that faces a cell with code `front` and carries `carried`."""
     picks = (action == Action.PICKUP) & is_portable(front, fixed_boxes=fixed_boxes) & (carried == tiles.EMPTY)
     drops = (action == Action.DROP) & (front == tiles.EMPTY)

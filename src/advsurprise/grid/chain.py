@@ -5,7 +5,7 @@ draws layouts, numpy tells before anything compiles whether such rooms fit at al
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,13 +25,13 @@ FIRST_ENTRY_WALL = 2
 class Chain(NamedTuple):
     """Rooms in order, axes [..., room, xy]; rectangles include their walls."""
 
-    top: object
+    top: Any
     """Upper left corner."""
-    side: object
+    side: Any
     """Width and height, walls included."""
-    door: object
+    door: Any
     """Door to the room before; for the first room, its corner."""
-    fits: object
+    fits: Any
     """Whether every room found a place, axes [...]."""
 
 
@@ -41,11 +41,13 @@ def attempt(bits, *, rooms: int, low: int, high: int, size: int, xp) -> Chain:
     sides = _draw(first[..., 0:2], high - low + 1, xp) + low
     top = _draw(first[..., 2:4], size - 2, xp)
     unplaced = xp.zeros((*top.shape[:-1], rooms - 1, 2), "int32")
-    begun = Chain(*(xp.concatenate([xy[..., None, :], unplaced], -2) for xy in (top, sides, top)), _inside(top, sides, size))
+    tops, all_sides = (xp.concatenate([first[..., None, :], unplaced], -2) for first in (top, sides))
+    begun = Chain(tops, all_sides, tops, _inside(top, sides, size))
     entry = xp.full(begun.fits.shape, FIRST_ENTRY_WALL, "int32")
 
     def place(room, state):
-        return _place(room, *state, xp.take(bits, room, -3), low=low, high=high, size=size, xp=xp)
+        chain, entry = state
+        return _place(room, chain, entry, xp.take(bits, room, -3), low=low, high=high, size=size, xp=xp)
 
     if xp is jnp:
         # A loop rather than its unrolling: nine rooms compile as fast as two.
@@ -82,7 +84,7 @@ def _propose(bits, top, sides, entry, *, low: int, high: int, xp):
     width, height = sides[..., None, 0], sides[..., None, 1]
     # One of the three walls other than the entry: skip over it.
     wall = _draw(bits[..., 0], 3, xp)
-    wall = wall + (wall >= entry[..., None])
+    wall = xp.where(wall >= entry[..., None], wall + 1, wall)
     along = _draw(bits[..., 1], xp.where(wall % 2 == 0, height, width) - 2, xp) + 1
     door_x = xp.where(wall == 0, x + width - 1, xp.where(wall == 2, x, x + along))
     door_y = xp.where(wall == 1, y + height - 1, xp.where(wall == 3, y, y + along))

@@ -52,7 +52,7 @@ def stride(direction: Int[Array, ""], *, size: int, view: int) -> Int[Array, ""]
 
 def view_cells(
     position: Int[Array, ""], direction: Int[Array, ""], *, size: int, view: int
-) -> Int[Array, " view*view"]:
+) -> Int[Array, " {view*view}"]:
     """Flat indices of the cells of the egocentric view, in MiniGrid's order: [column, row], flattened.
 
     The body stands in the middle column of the last row and looks towards row 0:

@@ -34,9 +34,7 @@ def colour(word: UInt32[Array, "..."], cell: Int[Array, "..."]) -> UInt8[Array, 
     return below(mix(word ^ spread), jnp.uint32(tiles.NUM_COLOURS)).astype(jnp.uint8)
 
 
-def resolve(
-    codes: UInt8[Array, " n"], cells: Int[Array, " n"], words: UInt32[Array, " rooms"]
-) -> UInt8[Array, " n"]:
+def resolve(codes: UInt8[Array, " n"], cells: Int[Array, " n"], words: UInt32[Array, " rooms"]) -> UInt8[Array, " n"]:
     """Replaces lights by floors of the colour they show now."""
     room = jnp.clip(codes.astype(jnp.int32) - tiles.LIGHT, 0, words.shape[0] - 1)
     return jnp.where(tiles.is_light(codes), tiles.FLOOR + colour(words[room], cells), codes)

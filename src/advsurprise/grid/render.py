@@ -130,4 +130,12 @@ def _switch(canvas: Canvas, colour, state: int) -> None:
     canvas.circle(0.5, 0.5, 0.2, colour)
 
 
-PAINTERS = {"wall": _wall, "floor": _floor, "door": _door, "key": _key, "ball": _ball, "box": _box, "switch": _switch}
+PAINTERS = {
+    "wall": _wall,
+    "floor": _floor,
+    "door": _door,
+    "key": _key,
+    "ball": _ball,
+    "box": _box,
+    "switch": _switch,
+}

@@ -31,7 +31,17 @@ FLOOR = LIGHT + MAX_ROOMS
 NUM_CODES = FLOOR + NUM_COLOURS
 
 # MiniGrid's object numbers; the switch is the authors' addition.
-TYPE_NUMBER = {"unseen": 0, "empty": 1, "wall": 2, "floor": 3, "door": 4, "key": 5, "ball": 6, "box": 7, "switch": 11}
+TYPE_NUMBER = {
+    "unseen": 0,
+    "empty": 1,
+    "wall": 2,
+    "floor": 3,
+    "door": 4,
+    "key": 5,
+    "ball": 6,
+    "box": 7,
+    "switch": 11,
+}
 
 CLASSES = (
     "unseen",

@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Int, UInt8, UInt32
 from advsurprise.grid import geometry, lights, tiles
 
 
-def visible(transparent: Bool[Array, " view*view"], *, view: int) -> Bool[Array, " view*view"]:
+def visible(transparent: Bool[Array, " {view*view}"], *, view: int) -> Bool[Array, " {view*view}"]:
     """MiniGrid's shadow casting, a row of the view at a time, each row a word with a bit per column.
 
     Rows are visited from the body's own upwards. In a row, light first runs to the right and then to the left
@@ -24,9 +24,7 @@ def visible(transparent: Bool[Array, " view*view"], *, view: int) -> Bool[Array,
     return (bits == 1).reshape(-1)
 
 
-def _cast_row(
-    reached: Int[Array, ""], clear: Int[Array, ""], *, view: int
-) -> tuple[Int[Array, ""], Int[Array, ""]]:
+def _cast_row(reached: Int[Array, ""], clear: Int[Array, ""], *, view: int) -> tuple[Int[Array, ""], Int[Array, ""]]:
     """One row: which cells are lit, and which cells of the row above are reached from it."""
     full, last, first = (1 << view) - 1, 1 << (view - 1), 1
     going_right = _run(reached & clear & ~last, clear & ~last, left=False, view=view)
@@ -55,7 +53,7 @@ def look(
     *,
     size: int,
     view: int,
-) -> UInt8[Array, " view*view"]:
+) -> UInt8[Array, " {view*view}"]:
     """Codes of the cells in view; unseen where hidden, the carried thing (else empty) in the body's own cell."""
     cells = geometry.view_cells(position, direction, size=size, view=view)
     codes = grid[cells]
@@ -65,11 +63,11 @@ def look(
     return jnp.where(own, carried, jnp.where(seen, codes, jnp.uint8(tiles.UNSEEN)))
 
 
-def compact(codes: UInt8[Array, " view*view"], *, view: int) -> UInt8[Array, "view view"]:
+def compact(codes: UInt8[Array, " {view*view}"], *, view: int) -> UInt8[Array, "view view"]:
     """One class per cell (`tiles.CLASSES`), axes [column, row] as in MiniGrid."""
     return jnp.asarray(tiles.CLASS_OF)[codes].reshape(view, view)
 
 
-def symbolic(codes: UInt8[Array, " view*view"], *, view: int) -> UInt8[Array, "view view 3"]:
+def symbolic(codes: UInt8[Array, " {view*view}"], *, view: int) -> UInt8[Array, "view view 3"]:
     """MiniGrid's (type, colour, state) per cell, axes [column, row, channel]."""
     return jnp.asarray(tiles.SYMBOL_OF)[codes].reshape(view, view, 3)

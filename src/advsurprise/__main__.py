@@ -1,0 +1,5 @@
+"""`python -m advsurprise` is `advsurprise`."""
+
+from advsurprise.cli import main
+
+main()

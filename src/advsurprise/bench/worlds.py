@@ -1,0 +1,137 @@
+"""Steps per second of a room world: whole episodes of random actions, compiled into one program."""
+
+import functools
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from advsurprise.envs.rooms import RoomWorld, make
+from advsurprise.envs.settings import parse
+from advsurprise.errors import MissingExtra, UserError, require
+
+EPISODES_PER_CALL = 2
+"""Episodes each body plays in one call of the compiled program, so that fresh layouts are part of what is timed."""
+MINIGRID_ID = "MiniGrid-MultiRoom-N4-S5-v1"
+
+
+def run(
+    world: str,
+    *,
+    settings: Iterable[str],
+    bodies: Iterable[int],
+    seconds: float,
+    minigrid: bool,
+    tell: Callable[[str], None],
+) -> dict[str, Any]:
+    """A row per number of bodies, and Farama MiniGrid in one process of the same run."""
+    bodies = tuple(bodies)
+    if not bodies or min(bodies) < 1:
+        raise UserError("--bodies takes whole numbers from 1")
+    if seconds <= 0:
+        raise UserError(f"--seconds must be positive, not {seconds}")
+    env = make(world, **parse(RoomWorld, settings))
+    device = jax.devices()[0]
+    tell(f"{world} on {device.device_kind}: {env.max_steps} steps an episode, a fresh layout each")
+    rows = []
+    for number in bodies:
+        tell(f"{number} bodies: compiling …")
+        rows.append(time_world(env, number, seconds))
+        tell(_row_text(rows[-1]))
+    result: dict[str, Any] = {"device": device.device_kind, "rows": rows}
+    if minigrid:
+        tell(f"Farama MiniGrid, {MINIGRID_ID}, one process …")
+        result |= _against_minigrid(rows, seconds)
+    return result
+
+
+def text(result: dict[str, Any]) -> str:
+    """The result for a person."""
+    lines = [f"{'bodies':>8} {'steps/s':>13} {'compile':>9}   on {result['device']}"]
+    lines += [_row_text(row) for row in result["rows"]]
+    if result.get("ratio"):
+        lines.append(
+            f"Farama MiniGrid: {result['minigrid_steps_per_s']:,.0f} steps/s in one process; "
+            f"ratio {result['ratio']:,.1f} at {result['ratio_bodies']} bodies"
+        )
+    return "\n".join(lines)
+
+
+def _row_text(row: dict[str, Any]) -> str:
+    return f"{row['bodies']:>8} {row['steps_per_s']:>13,.0f} {row['compile_s']:>7.1f} s"
+
+
+def time_world(env: RoomWorld, bodies: int, seconds: float) -> dict[str, Any]:
+    """Compiles, warms up, and takes the median over calls until `seconds` have passed (three calls at least)."""
+    steps = EPISODES_PER_CALL * env.max_steps
+    begun = time.perf_counter()
+    play = _play.lower(env, bodies, steps, jax.random.key(0)).compile()
+    compile_s = time.perf_counter() - begun
+    jax.block_until_ready(play(jax.random.key(0)))
+    durations: list[float] = []
+    while sum(durations) < seconds or len(durations) < 3:
+        key = jax.random.key(len(durations) + 1)
+        begun = time.perf_counter()
+        jax.block_until_ready(play(key))
+        durations.append(time.perf_counter() - begun)
+    return {
+        "env": env.id,
+        "bodies": bodies,
+        "steps_per_s": round(bodies * steps / float(np.median(durations)), 1),
+        "compile_s": round(compile_s, 2),
+        "calls": len(durations),
+    }
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _play(env: RoomWorld, bodies: int, steps: int, key):
+    """Sums over all that was seen, so that nothing can be left out of the program."""
+    reset_key, play_key = jax.random.split(key)
+    state, first = jax.vmap(lambda k: env.reset(key=k))(jax.random.split(reset_key, bodies))
+
+    def step(carry, key):
+        state, seen = carry
+        action_key, world_key = jax.random.split(key)
+        action = jax.random.randint(action_key, (bodies,), 0, env.spec.num_actions)
+        keys = jax.random.split(world_key, bodies)
+        state, timestep = jax.vmap(lambda s, a, k: env.step(s, a, key=k))(state, action, keys)
+        used = (timestep.obs, timestep.final_obs, timestep.info, timestep.terminated, timestep.truncated)
+        return (state, seen + _digest(used)), None
+
+    begin = (state, _digest((first.obs, first.info)))
+    return jax.lax.scan(step, begin, jax.random.split(play_key, steps))[0][1]
+
+
+def _digest(tree) -> jax.Array:
+    """One number that depends on every leaf; leaves are added per body first, which costs one reduction in all."""
+    per_body = [jnp.sum(leaf.reshape(leaf.shape[0], -1).astype(jnp.float32), axis=1) for leaf in jax.tree.leaves(tree)]
+    return jnp.sum(sum(per_body[1:], per_body[0]))
+
+
+def _against_minigrid(rows: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
+    """MiniGrid's own speed under random actions, and ours at 64 bodies (else the nearest row) divided by it."""
+    try:
+        require("minigrid", extra="oracle")
+    except MissingExtra as missing:
+        return {"minigrid_steps_per_s": None, "ratio": None, "note": str(missing)}
+    import gymnasium
+
+    env = gymnasium.make(MINIGRID_ID).unwrapped
+    env.reset(seed=0)
+    actions = np.random.default_rng(0).integers(0, 7, 1_000_000)
+    steps, begun = 0, time.perf_counter()
+    while time.perf_counter() - begun < max(seconds, 1.0):
+        _, _, terminated, truncated, _ = env.step(actions[steps % len(actions)])
+        steps += 1
+        if terminated or truncated:
+            env.reset()
+    speed = steps / (time.perf_counter() - begun)
+    row = min(rows, key=lambda row: abs(row["bodies"] - 64))
+    return {
+        "minigrid_steps_per_s": round(speed, 1),
+        "ratio": round(row["steps_per_s"] / speed, 1),
+        "ratio_bodies": row["bodies"],
+    }

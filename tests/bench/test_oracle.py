@@ -1,0 +1,87 @@
+"""Farama MiniGrid plays along: 200,000 steps over the four worlds in both views, and further settings."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from advsurprise.bench import oracle, record
+from advsurprise.envs import make, rooms
+from advsurprise.grid import actions
+
+STEPS_EACH = 25_000
+NEEDED = {
+    "rooms/four": {"door opened", "door closed", "box opened", "box taken", "box dropped"},
+    "rooms/door": {"door opened", "door closed"},
+    "rooms/lock": {"door opened", "door closed", "door locked", "key taken", "key dropped"},
+    "rooms/switch": {"door opened", "door closed", "switch used"},
+}
+FURTHER = {
+    "balls": {"noise": "balls"},
+    "nine rooms up to 12": {"rooms": 9, "grid": 60, "max_side": 12},
+    "fixed boxes": {"fixed_boxes": True, "kinds": ("noisy",) * 4},
+    "everything": {"rooms": 3, "noise": "balls", "control": "switch", "restart": True, "key_room": 1},
+    "wide view": {"view": 11},
+}
+
+
+def test_two_hundred_thousand_steps_are_asked_for():
+    assert len(rooms.WORLDS) * len(oracle.VIEWS) * STEPS_EACH == 200_000
+
+
+@pytest.mark.parametrize("view", oracle.VIEWS)
+@pytest.mark.parametrize("world", rooms.WORLDS)
+def test_the_worlds_are_minigrid(world, view):
+    row = oracle.compare(oracle.Task(world, {"view": view}, STEPS_EACH, seed=7))
+    assert row["steps"] == STEPS_EACH
+    assert row["mismatches"] == 0
+    assert NEEDED[world] <= set(row["events"]), "the comparison did not cover what the world is about"
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_further_settings_are_minigrid(name):
+    row = oracle.compare(oracle.Task("rooms/four", FURTHER[name], 4000, seed=8))
+    assert row["mismatches"] == 0
+    assert row["events"]["moved"] > 400
+
+
+@pytest.mark.parametrize("flaw", ["turn", "door", "word"])
+def test_the_oracle_notices_a_flaw(flaw, monkeypatch):
+    """A comparison that cannot fail would be worth nothing: break the physics in three ways."""
+    if flaw == "word":
+        stir = rooms.RoomWorld.stir
+
+        def never_still(self, state, *, key):
+            return stir(self, dataclasses.replace(state, stilled=jnp.zeros_like(state.stilled)), key=key)
+
+        def restless(self, state, *, key):
+            return dataclasses.replace(never_still(self, state, key=key), stilled=state.stilled)
+
+        monkeypatch.setattr(rooms.RoomWorld, "stir", restless)
+    else:
+        act = actions.act
+
+        def flawed(action, front, carried, *, fixed_boxes):
+            effect = act(action, front, carried, fixed_boxes=fixed_boxes)
+            if flaw == "turn":
+                return dataclasses.replace(effect, turn=(4 - effect.turn) % 4)
+            return dataclasses.replace(effect, front=jnp.where(action == actions.Action.TOGGLE, front, effect.front))
+
+        monkeypatch.setattr(actions, "act", flawed)
+    record._record.clear_cache()
+    # A view of its own, so that no compiled program of another test is found.
+    row = oracle.compare(oracle.Task("rooms/four", {"view": 9, "kinds": ("noisy",) * 4}, 3000, seed=9))
+    record._record.clear_cache()
+    assert row["mismatches"] > 0
+
+
+def test_what_is_compared_is_what_step_does(getkey):
+    """The recording plays `stir` and `act`; `transition`, on which `step` stands, is just these two."""
+    env = make("rooms/four")
+    state, key = env.initial(key=getkey()), getkey()
+    moved, _ = env.transition(state, jnp.int32(2), key=key)
+    by_hand = env.act(env.stir(state, key=key), jnp.int32(2))
+    assert all(
+        np.array_equal(getattr(moved, field.name), getattr(by_hand, field.name)) for field in dataclasses.fields(state)
+    )

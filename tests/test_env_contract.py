@@ -1,0 +1,213 @@
+"""docs/contract.md as code, over every world."""
+
+import dataclasses
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.extend.core import jaxprs_in_params
+from jaxtyping import Array, Int
+
+import advsurprise
+from advsurprise.envs.base import AbstractEnv, Outcome, as_host
+from advsurprise.types import EnvSpec
+
+VARIANTS = {
+    "balls": ("rooms/four", {"noise": "balls", "max_steps": 20}),
+    "symbolic": ("rooms/lock", {"encoding": "symbolic", "view": 5, "max_steps": 20}),
+    "truncated": ("rooms/four", {"timeout": "truncated", "max_steps": 20}),
+    "one room": ("rooms/four", {"rooms": 1, "max_steps": 20}),
+}
+WORLDS = {id: (id, {}) for id in advsurprise.list_envs()} | VARIANTS
+BODIES = 6
+
+
+@pytest.fixture(params=sorted(WORLDS))
+def env(request):
+    id, fields = WORLDS[request.param]
+    return advsurprise.make(id, **fields)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 2))
+def _play(env, key, steps, actions=None):
+    """Timesteps and states of one body, axes [time, …]; time 0 is the reset."""
+    reset_key, action_key, step_key = jax.random.split(key, 3)
+    state, first = env.reset(key=reset_key)
+    if actions is None:
+        actions = jax.random.randint(action_key, (steps,), 0, env.spec.num_actions)
+
+    def step(state, both):
+        action, key = both
+        state, timestep = env.step(state, action, key=key)
+        return state, (state, timestep)
+
+    _, rest = jax.lax.scan(step, state, (actions, jax.random.split(step_key, steps)))
+    return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), (state, first), rest)
+
+
+def _equal(left, right):
+    return all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True))
+
+
+def test_the_spec_is_true(env, getkey):
+    _, played = _play(env, getkey(), 5)
+    spec = env.spec
+    assert played.obs.shape[1:] == spec.observation_shape
+    assert played.obs.dtype == spec.observation_dtype
+    assert tuple(sorted(played.info)) == tuple(sorted(spec.info))
+    assert all(value.shape == (6,) for value in played.info.values())
+    assert int(played.obs.max()) < spec.num_classes
+
+
+def test_reset_ends_nothing(env, getkey):
+    _, timestep = env.reset(key=getkey())
+    assert not bool(timestep.terminated | timestep.truncated)
+    assert np.array_equal(timestep.obs, timestep.final_obs)
+
+
+def test_an_episode_ends_once_and_the_next_begins_in_the_same_step(env, getkey):
+    length = env.spec.max_steps
+    states, played = _play(env, getkey(), 2 * length + 1)
+    ended = np.asarray(played.terminated | played.truncated)
+    assert np.flatnonzero(ended).tolist() == [length, 2 * length]
+    assert not bool((played.terminated & played.truncated).any())
+    # `obs` is what the fresh state shows; `final_obs` of other steps is `obs`.
+    observe = jax.jit(jax.vmap(env.observe))
+    assert np.array_equal(played.obs, observe(states))
+    assert np.array_equal(played.obs[~ended], played.final_obs[~ended])
+
+
+def test_final_obs_and_info_belong_to_the_episode_that_ended(env, getkey):
+    length = env.spec.max_steps
+    key = getkey()
+    states, played = _play(env, key, length)
+    # The same keys through `transition`, which never begins anew.
+    _, action_key, step_key = jax.random.split(key, 3)
+    last_action = jax.random.randint(action_key, (length,), 0, env.spec.num_actions)[-1]
+    move_key, _ = jax.random.split(jax.random.split(step_key, length)[-1])
+    before = jax.tree.map(lambda leaf: leaf[-2], states)
+    moved, outcome = jax.jit(lambda s, a, k: env.transition(s, a, key=k))(before, last_action, move_key)
+    assert bool(outcome.terminated | outcome.truncated)
+    assert np.array_equal(played.final_obs[-1], env.observe(moved))
+    assert _equal(jax.tree.map(lambda leaf: leaf[-1], played.info), env.measure(moved))
+
+
+def test_same_key_same_trajectory(env, getkey):
+    key, other = getkey(), getkey()
+    once, again, different = _play(env, key, 40), _play(env, key, 40), _play(env, other, 40)
+    assert _equal(once, again)
+    assert not _equal(once, different)
+
+
+def test_every_step_uses_its_action(env, getkey):
+    key = getkey()
+    turns = jnp.zeros(2 * env.spec.max_steps, jnp.int32)
+    states, played = _play(env, key, 2 * env.spec.max_steps, turns)
+    ended = np.asarray(played.terminated | played.truncated)[1:]
+    direction = np.asarray(states.direction)
+    turned = (direction[:-1] - direction[1:]) % 4 == 1
+    assert turned[~ended].all()
+
+
+def test_bodies_in_a_batch_are_bodies_alone(env, getkey):
+    keys = jax.random.split(getkey(), BODIES)
+    steps = env.spec.max_steps + 3
+    together = jax.vmap(lambda key: _play(env, key, steps))(keys)
+    alone = [_play(env, key, steps) for key in keys]
+    for body in range(BODIES):
+        assert _equal(jax.tree.map(lambda leaf, body=body: leaf[body], together), alone[body])
+
+
+def test_the_host_contract_gives_the_same_episodes_for_the_same_seed(env):
+    actions = np.random.default_rng(0).integers(0, env.spec.num_actions, (env.spec.max_steps + 2, BODIES))
+    runs = []
+    for _ in range(2):
+        host = as_host(env, BODIES)
+        run = [host.reset(seed=3)]
+        for action in actions:
+            host.send(action)
+            run.append(host.recv())
+        host.close()
+        runs.append(run)
+    assert all(_equal(left, right) for left, right in zip(*runs, strict=True))
+    assert isinstance(runs[0][0].obs, np.ndarray)
+    assert (runs[0][env.spec.max_steps].terminated | runs[0][env.spec.max_steps].truncated).all()
+
+
+def test_a_host_refuses_to_be_used_out_of_order(env):
+    host = as_host(env, 2)
+    with pytest.raises(RuntimeError, match="reset"):
+        host.send(np.zeros(2, np.int64))
+    with pytest.raises(RuntimeError, match="send"):
+        host.recv()
+
+
+class CountdownState(eqx.Module):
+    left: Int[Array, ""]
+    length: Int[Array, ""]
+    episodes: Int[Array, ""]
+
+
+class Countdown(AbstractEnv[CountdownState]):
+    """Episodes of random lengths: bodies end at different times, as they never do in the room worlds."""
+
+    @property
+    def spec(self) -> EnvSpec:
+        return EnvSpec("countdown", (), "int32", "vector", 0, 2, 0, ("episodes",))
+
+    def initial(self, *, key):
+        length = jax.random.randint(key, (), 1, 6)
+        return CountdownState(length, length, jnp.int32(0))
+
+    def renew(self, state, *, key):
+        return dataclasses.replace(self.initial(key=key), episodes=state.episodes + 1)
+
+    def transition(self, state, action, *, key):
+        state = dataclasses.replace(state, left=state.left - 1)
+        return state, Outcome(jnp.float32(1), state.left == 0, jnp.bool_(False))
+
+    def observe(self, state):
+        return state.left
+
+    def measure(self, state):
+        return {"episodes": state.episodes}
+
+
+def test_only_the_bodies_that_ended_begin_anew():
+    env = Countdown()
+    shape = (3, 4)
+    keys = jax.random.split(jax.random.key(0), shape)
+    actions = jnp.zeros(30, jnp.int32)
+    # Two nested batches, as bodies within seeds.
+    states, played = jax.vmap(jax.vmap(lambda key: _play(env, key, 30, actions)))(keys)
+    left = np.asarray(states.left)
+    ended = np.asarray(played.terminated)
+    assert 0 < ended[..., 1:].mean() < 1
+    assert (left[..., 1:][~ended[..., 1:]] == left[..., :-1][~ended[..., 1:]] - 1).all()
+    assert (np.asarray(played.final_obs)[ended] == 0).all()
+    assert (left[ended] == np.asarray(states.length)[ended]).all()
+    assert (np.asarray(states.episodes)[..., -1] == ended.sum(-1)).all()
+
+
+def test_resets_are_a_branch_not_a_select_under_vmap():
+    env = advsurprise.make("rooms/four")
+    keys = jax.random.split(jax.random.key(0), (2, 3))
+    states, _ = jax.vmap(jax.vmap(lambda key: env.reset(key=key)))(keys)
+    step = jax.vmap(jax.vmap(lambda s, k: env.step(s, jnp.int32(0), key=k)))
+    outside = _primitives_outside_branches(jax.make_jaxpr(step)(states, keys).jaxpr)
+    assert "cond" in outside
+    # Rejection sampling of layouts is the only `while` in the world: it must stand within the branch.
+    assert "while" not in outside
+
+
+def _primitives_outside_branches(program):
+    names = set()
+    for equation in program.eqns:
+        names.add(equation.primitive.name)
+        if equation.primitive.name != "cond":
+            for inner in jaxprs_in_params(equation.params):
+                names |= _primitives_outside_branches(inner)
+    return names
