@@ -106,7 +106,37 @@ class Bench:
         self.what.run()
 
 
-Verb = Annotated[Envs, subcommand("envs")] | Annotated[Bench, subcommand("bench")]
+@dataclass(frozen=True)
+class Theory:
+    """Check the paper's theorem world by world: its assumptions, what each objective does, what the game covers."""
+
+    world: Positional[pathlib.Path | None] = None
+    """A JSON file with one world (docs/theory.md has the format); the built-in worlds if left out."""
+    horizon: int | None = None
+    """Steps of Control's turn; the world's own, or the fewest that meet the assumptions, if left out."""
+    random: int | None = None
+    """Random worlds to check that satisfy the assumptions; 500 if left out, none beside a world of your own."""
+    seed: int = 0
+    """Seed of the random worlds."""
+    figure: pathlib.Path | None = pathlib.Path("theory.png")
+    """Draw where each objective spends its time into this file; None for no figure."""
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.theory import block_mdp, report
+
+        worlds = report.all_worlds(rooms=True) if self.world is None else [block_mdp.load(self.world)]
+        random = (500 if self.world is None else 0) if self.random is None else self.random
+        result = report.run(worlds, horizon=self.horizon, random=random, seed=self.seed)
+        result = report.draw(result, self.figure) if self.figure else result
+        _print(result, report.text, as_json=self.json)
+
+
+Verb = (
+    Annotated[Envs, subcommand("envs")]
+    | Annotated[Bench, subcommand("bench")]
+    | Annotated[Theory, subcommand("theory")]
+)
 
 
 def main(words: list[str] | None = None) -> None:

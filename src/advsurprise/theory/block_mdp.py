@@ -118,9 +118,7 @@ def from_moves(moves: Mapping[str, Sequence[str]], entropies: Mapping[str, float
             raise UserError(f"state {state!r} has {reason}")
     if set(entropies) != set(states):
         odd = sorted(set(entropies) ^ set(states))
-        raise UserError(
-            f"entropies must be given for exactly the states that have moves; see {', '.join(odd)}"
-        )
+        raise UserError(f"entropies must be given for exactly the states that have moves; see {', '.join(odd)}")
     num_actions = max(len(targets) for targets in moves.values())
     transition = np.zeros((len(states), num_actions, len(states)))
     for state, targets in moves.items():
@@ -154,9 +152,7 @@ def from_dict(raw: Any, *, name: str = "world") -> BlockMDP:
     Full tables, or `moves` and `entropies` by state name.
     """
     if not isinstance(raw, dict):
-        raise UserError(
-            "a world is a JSON object with `transition` and `emission`, or `moves` and `entropies`"
-        )
+        raise UserError("a world is a JSON object with `transition` and `emission`, or `moves` and `entropies`")
     unknown = sorted(set(raw) - KEYS)
     if unknown:
         raise UserError(f"unknown key {unknown[0]!r}; known: {', '.join(sorted(KEYS))}")
@@ -174,9 +170,7 @@ def from_dict(raw: Any, *, name: str = "world") -> BlockMDP:
         raise UserError("states must be a list of names")
     start, states = raw.get("start", 0), tuple(str(state) for state in states)
     start = states.index(start) if start in states else start
-    return from_arrays(
-        raw["transition"], raw["emission"], start, copies=raw.get("copies"), states=states, **named
-    )
+    return from_arrays(raw["transition"], raw["emission"], start, copies=raw.get("copies"), states=states, **named)
 
 
 def _from_named_moves(raw: dict[str, Any], named: dict[str, Any]) -> BlockMDP:
@@ -184,9 +178,7 @@ def _from_named_moves(raw: dict[str, Any], named: dict[str, Any]) -> BlockMDP:
     if not isinstance(moves, dict) or not all(isinstance(targets, list) for targets in moves.values()):
         raise UserError("moves must map each state's name to the list of states its actions lead to")
     if not moves or not isinstance(entropies, dict):
-        raise UserError(
-            "moves needs at least one state, and entropies that map each state's name to a number"
-        )
+        raise UserError("moves needs at least one state, and entropies that map each state's name to a number")
     start = raw.get("start", 0)
     if isinstance(start, str) and start not in moves:
         raise UserError(f"start is {start!r}, which is no state")
@@ -206,16 +198,12 @@ def _check_shapes(world: BlockMDP) -> None:
         raise UserError(f"transition must have shape [S, A, S], but has {list(transition.shape)}")
     states = transition.shape[0]
     if emission.ndim != 2 or emission.shape[0] != states or not emission.size:
-        raise UserError(
-            f"emission must have shape [{states}, O] for {states} states, but has {list(emission.shape)}"
-        )
+        raise UserError(f"emission must have shape [{states}, O] for {states} states, but has {list(emission.shape)}")
     if world.start.shape != (states,):
         raise UserError(f"start must have {states} entries, but has shape {list(world.start.shape)}")
     if len(world.states) != states or len(set(world.states)) != states:
         raise UserError(f"states must be {states} different names")
-    if world.copies is not None and (
-        world.copies.shape != emission.shape[1:] or not (world.copies >= 1).all()
-    ):
+    if world.copies is not None and (world.copies.shape != emission.shape[1:] or not (world.copies >= 1).all()):
         raise UserError(f"copies must be {emission.shape[1]} numbers, each at least 1")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy import sparse
 from scipy.optimize import linprog
 
@@ -41,7 +41,7 @@ class Point(NamedTuple):
     """A policy, in whatever form, and its value."""
 
     policy: Float[np.ndarray, "..."]
-    """A T-step kernel, or a flow."""
+    """A flow, or a price for each final state (`greedy_turn` makes a policy of it)."""
     value: float
     """F at its marginal."""
 
@@ -51,13 +51,15 @@ def bracket(
     entropies: Float[np.ndarray, " S"],
     improve: Callable[[np.ndarray], Point],
     *,
+    most: Float[np.ndarray, " S"] | None = None,
     nodes: int = NODES,
 ) -> tuple[Point, float]:
     """The best policy found and a number below which no flow gets.
 
-    `improve` makes a policy from a marginal.
+    `improve` makes a policy from a marginal; `most` says what each state can hold at most.
     """
-    lower, upper = np.zeros(len(entropies)), np.ones(len(entropies))
+    lower = np.zeros(len(entropies))
+    upper = np.ones(len(entropies)) if most is None else most
     bound, inside = _chord_bound(flow, entropies, lower, upper)
     best = improve(inside)
     # Heap entries carry a counter so that equal bounds never compare arrays.
@@ -76,9 +78,25 @@ def bracket(
 
 
 def turn_answer(world: BlockMDP, horizon: int, mass: Float[np.ndarray, " S"]) -> tuple[Point, float]:
-    """A T-step kernel of Control against the hand-over distribution `mass`, and a bound on every other."""
+    """An answer of Control to the hand-over distribution `mass`, as a price, and a bound on every other."""
     flow = turn_flow(world, horizon, mass)
-    return bracket(flow, world.entropies, lambda final: _descend(world, horizon, mass, final))
+    most = mass @ reach_probability(world, horizon)
+    # Large programs get fewer boxes: the gap is wider, but an answer comes.
+    variables = horizon * world.num_states * world.num_actions
+    nodes = min(max(40_000 // variables, 20), NODES)
+
+    def improve(final: Float[np.ndarray, " S"]) -> Point:
+        return _descend(world, horizon, mass, final)
+
+    return bracket(flow, world.entropies, improve, most=most, nodes=nodes)
+
+
+def reach_probability(world: BlockMDP, horizon: int) -> Float[np.ndarray, "S S"]:
+    """Entry [s, s']: the best chance of any policy to be in s' at step T from s."""
+    chance = np.eye(world.num_states)
+    for _ in range(horizon):
+        chance = (world.transition @ chance).max(axis=1)
+    return chance
 
 
 def turn_flow(world: BlockMDP, horizon: int, mass: Float[np.ndarray, " S"]) -> Flow:
@@ -94,14 +112,24 @@ def turn_flow(world: BlockMDP, horizon: int, mass: Float[np.ndarray, " S"]) -> F
     return Flow(sparse.csr_array(conserve), right, sparse.csr_array(final))
 
 
-def greedy_kernel(world: BlockMDP, horizon: int, price: Float[np.ndarray, " S"]) -> Float[np.ndarray, "S S"]:
-    """Kernel of the policy that makes the expected price of the final state least: backward induction."""
-    value, kernel = price, np.eye(world.num_states)
+def greedy_turn(world: BlockMDP, horizon: int, price: Float[np.ndarray, " S"]) -> Int[np.ndarray, "T S"]:
+    """Actions at each step of the turn that make the expected price of the final state least.
+
+    Backward induction.
+    """
+    value, actions = price, []
     for _ in range(horizon):
         ahead = world.transition @ value
-        action = ahead.argmin(axis=1)
-        chosen = world.transition[np.arange(world.num_states), action]
-        value, kernel = chosen @ value, chosen @ kernel
+        actions.append(ahead.argmin(axis=1))
+        value = ahead.min(axis=1)
+    return np.array(actions[::-1])
+
+
+def greedy_kernel(world: BlockMDP, horizon: int, price: Float[np.ndarray, " S"]) -> Float[np.ndarray, "S S"]:
+    """Where that policy is after T steps, from each state."""
+    kernel, states = np.eye(world.num_states), np.arange(world.num_states)
+    for action in greedy_turn(world, horizon, price):
+        kernel = kernel @ world.transition[states, action]
     return kernel
 
 
@@ -110,20 +138,19 @@ def slope(entropies: Float[np.ndarray, " S"], marginal: Float[np.ndarray, " S"])
     return entropies - np.log(np.maximum(marginal, TINY))
 
 
-def _descend(
-    world: BlockMDP, horizon: int, mass: Float[np.ndarray, " S"], final: Float[np.ndarray, " S"]
-) -> Point:
+def _descend(world: BlockMDP, horizon: int, mass: Float[np.ndarray, " S"], final: Float[np.ndarray, " S"]) -> Point:
     """Follows F's slope from policy to policy until it stops falling.
 
     Each step goes down, F being concave.
     """
     best = None
     while True:
-        kernel = greedy_kernel(world, horizon, slope(world.entropies, final))
-        point = Point(kernel, float(cost(world.entropies, mass @ kernel)))
+        price = slope(world.entropies, final)
+        final = mass @ greedy_kernel(world, horizon, price)
+        point = Point(price, float(cost(world.entropies, final)))
         if best is not None and point.value >= best.value - CLOSE:
             return best
-        best, final = point, mass @ kernel
+        best = point
 
 
 def _terms(entropies: Float[np.ndarray, " S"], x: Float[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
@@ -140,6 +167,8 @@ def _chord_bound(
 
     Below F everywhere in it. Infinite if no flow is inside.
     """
+    # Rounding must not cut off a flow that fills the box to the brim.
+    upper = np.minimum(upper * (1 + 1e-9), 1.0)
     width = np.maximum(upper - lower, TINY)
     steep = (_terms(entropies, upper) - _terms(entropies, lower)) / width
     height = _terms(entropies, lower) - steep * lower

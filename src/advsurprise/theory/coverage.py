@@ -122,9 +122,7 @@ def main_text_assumption(world: BlockMDP, horizon: int, quasi: Float[np.ndarray,
     return _for_every_state(world, near, f"no dark room s' has d(s, s') = {horizon}")
 
 
-def assumptions(
-    world: BlockMDP, horizon: int, quasi: Float[np.ndarray, "S S"] | None = None
-) -> dict[str, Verdict]:
+def assumptions(world: BlockMDP, horizon: int, quasi: Float[np.ndarray, "S S"] | None = None) -> dict[str, Verdict]:
     """Appendix A's three assumptions, then the main text's one and the stronger (c*)."""
     quasi = semiquasimetric(world) if quasi is None else quasi
     return {

@@ -25,7 +25,8 @@ class Sides(NamedTuple):
 
 def entropy(p: Float[np.ndarray, " O"], copies: Float[np.ndarray, " O"] | None = None) -> float:
     """H(p) = -Σ p log(p / n), with 0 log 0 = 0."""
-    value = -xlogy(p, p).sum()
+    # + 0.0 turns the -0.0 of a certain outcome into 0.0.
+    value = -xlogy(p, p).sum() + 0.0
     return float(value if copies is None else value + p @ np.log(copies))
 
 
@@ -37,9 +38,7 @@ def emission_entropies(
     return value if copies is None else value + emission @ np.log(copies)
 
 
-def observation_marginal(
-    d: Float[np.ndarray, " S"], emission: Float[np.ndarray, "S O"]
-) -> Float[np.ndarray, " O"]:
+def observation_marginal(d: Float[np.ndarray, " S"], emission: Float[np.ndarray, "S O"]) -> Float[np.ndarray, " O"]:
     """d(o) = Σ_s d(s) p(o | s)."""
     return d @ emission
 

@@ -10,19 +10,23 @@ arithmetic, so the gap is a certificate.
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.special import logsumexp
 
 from advsurprise.theory.block_mdp import BlockMDP
-from advsurprise.theory.branch import turn_answer
+from advsurprise.theory.branch import greedy_kernel, greedy_turn, turn_answer
 from advsurprise.theory.conic import Budget, Master, best_hand_over, hand_over_scores
 from advsurprise.theory.coverage import VISITED, certain_after
-from advsurprise.theory.response import MOST_TARGETS, best_answer, cost, follow, undominated
+from advsurprise.theory.occupancy import step_marginals
+from advsurprise.theory.response import MOST_TARGETS, as_price, best_answer, cost, subsets, undominated
 
 GAP = 1e-6
 """Bounds this near to each other end the search."""
 ROUNDS = 200
-"""Policies of Control to add at most."""
+"""Policies of Control to add at most; where its answers are not exact a tenth of it."""
+FEW = 10
+"""Hitting sets of so few candidates are found by looking at all of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +35,10 @@ class Solution:
 
     hand_over: Float[np.ndarray, " S"]
     """μ, what Explore leaves behind."""
+    price: Float[np.ndarray, " S"]
+    """Control's answer: in its turn it makes the expected price of the final state as small as it can."""
     kernel: Float[np.ndarray, "S S"]
-    """M, where Control is T steps after each hand-over state."""
+    """M, where that leads T steps after each hand-over state."""
     value: float
     """A lower bound of V(μ); F(μ M) itself when Control's answer is exact."""
     gap: float
@@ -52,6 +58,8 @@ class Solution:
 class Reply:
     """Control's answer to one hand-over distribution."""
 
+    price: Float[np.ndarray, " S"]
+    """The price of each final state by which it acts."""
     kernel: Float[np.ndarray, "S S"]
     """Its T-step kernel."""
     lower: float
@@ -83,12 +91,14 @@ def solve(
             upper, scores = float(found[allowed].max()), found
         if upper - best.lower <= gap:
             break
+        if not best.exact and len(kernels) >= ROUNDS // 10:
+            break
         mass = _sweep(master)
         reply = answer(world, horizon, mass, options)
         kernels.append(reply.kernel)
         if reply.lower > best.lower:
             best_mass, best = mass, reply
-    return Solution(best_mass, best.kernel, best.lower, upper - best.lower, scores, best.exact)
+    return Solution(best_mass, best.price, best.kernel, best.lower, upper - best.lower, scores, best.exact)
 
 
 def answer(
@@ -97,47 +107,71 @@ def answer(
     """Control's best answer to `mass`: exact in deterministic worlds, between bounds otherwise."""
     if options is None or len(undominated(options[mass > 0], world.entropies)) > MOST_TARGETS:
         point, lower = turn_answer(world, horizon, mass)
-        return Reply(point.policy, lower, exact=False)
-    found = best_answer(mass, options, world.entropies)
-    assert found is not None, "every state is somewhere after T steps"
-    return Reply(follow(found.order, options), found.value, exact=True)
+        price, exact = point.policy, False
+    else:
+        found = best_answer(mass, options, world.entropies)
+        assert found is not None, "every state is somewhere after T steps"
+        price, lower, exact = as_price(found.order), found.value, True
+    return Reply(price, greedy_kernel(world, horizon, price), lower, exact)
 
 
-def commitment(world: BlockMDP, horizon: int) -> Solution:
+def turn_marginals(world: BlockMDP, horizon: int, solution: Solution) -> Float[np.ndarray, "T_plus_1 S"]:
+    """The chain the game induces over a turn.
+
+    The state marginal at each step, from the hand-over to the end.
+    """
+    actions = greedy_turn(world, horizon, solution.price)
+    return step_marginals(world, np.eye(world.num_actions)[actions], solution.hand_over)
+
+
+def commitment(world: BlockMDP, horizon: int, options: Bool[np.ndarray, "S S"] | None = None) -> Solution:
     """The main text's order, min over Control's kernel, then max over μ, in a deterministic world.
 
     Against a map g Explore's best final marginal is ν(y) = e^{h_y} / Z on the image of g, worth log Z with Z
     = Σ_{y in g(S)} e^{h_y}. A random kernel is no better for Control: at Explore's best μ against it, every s
     has an outcome y with e^{h_y} ≤ e^{value} ν(y), and mapping s there gives a Z of at most e^{value}. So
     Control looks for the lightest set of final states that every state can reach, with weights e^{h_y}: a
-    hitting set, solved as an integer program.
+    hitting set, solved as an integer program. `options` restricts where it may go.
     """
-    options = certain_after(world, horizon)
-    weight = np.exp(world.entropies - world.entropies.min())
-    # No final state outweighs a whole hitting set: those that do are dropped, so that the weights stay
+    options = certain_after(world, horizon) if options is None else options
+    chosen, bound = _lightest_hitting_set(world.entropies, options)
+    # Whatever it may not choose is dearer than all that it may.
+    price = world.num_states + as_price(np.argsort(world.entropies, kind="stable"))
+    price[chosen] -= world.num_states
+    kernel = greedy_kernel(world, horizon, price)
+    image = np.any(kernel > 0, axis=0)
+    law = np.where(image, np.exp(world.entropies - world.entropies.max()), 0.0)
+    value = float(logsumexp(world.entropies[image]))
+    scores = np.full(world.num_states, value)
+    # One hand-over state for each final state is enough: the first that leads there.
+    mass = np.zeros(world.num_states)
+    mass[kernel.argmax(axis=0)[image]] = (law / law.sum())[image]
+    return Solution(mass, price, kernel, value, max(value - bound, 0.0), scores, True)
+
+
+def _lightest_hitting_set(
+    entropies: Float[np.ndarray, " S"], options: Bool[np.ndarray, "S S"]
+) -> tuple[Int[np.ndarray, " Y"], float]:
+    """Final states of least Z = Σ e^h such that every state can reach one, and a lower bound on log Z."""
+    weight = np.exp(entropies - entropies.min())
+    # No single state of the lightest set outweighs a whole set: dropping those that do keeps the weights
     # comparable.
-    order = np.argsort(world.entropies, kind="stable")
-    bound = weight[np.unique(follow(order, options).argmax(axis=1))].sum()
-    useful = np.flatnonzero(weight <= bound)
+    quietest = np.where(options, entropies, np.inf).argmin(axis=1)
+    enough = weight[np.unique(quietest)].sum()
+    useful = np.flatnonzero(weight <= enough)
+    if len(useful) <= FEW:
+        hits = subsets(len(useful)) @ options[:, useful].T.astype(np.float64)
+        totals = np.where((hits > 0).all(axis=1), subsets(len(useful)) @ weight[useful], np.inf)
+        best = subsets(len(useful))[totals.argmin()] > 0
+        return useful[best], float(np.log(totals.min()) + entropies.min())
     result = milp(
-        weight[useful] / bound,
+        weight[useful] / enough,
         constraints=LinearConstraint(options[:, useful].astype(np.float64), lb=1.0),
         bounds=Bounds(0, 1),
         integrality=np.ones(len(useful)),
         options={"mip_rel_gap": 0.0},
     )
-    chosen = useful[result.x > 0.5]
-    chosen = chosen[np.argsort(world.entropies[chosen], kind="stable")]
-    kernel = follow(chosen, options)
-    image = kernel.any(axis=0)
-    law = np.where(image, np.exp(world.entropies - world.entropies.max()), 0.0)
-    value = float(np.log(np.exp(world.entropies[image]).sum()))
-    floor = float(np.log(result.mip_dual_bound * bound)) + world.entropies.min()
-    # One hand-over state for each final state is enough: the first that leads there.
-    mass = np.zeros(world.num_states)
-    mass[kernel.argmax(axis=0)[image]] = (law / law.sum())[image]
-    scores = np.full(world.num_states, value)
-    return Solution(mass, kernel, value, max(value - floor, 0.0), scores, True)
+    return useful[result.x > 0.5], float(np.log(result.mip_dual_bound * enough) + entropies.min())
 
 
 def _sweep(master: Master) -> Float[np.ndarray, " S"]:

@@ -18,9 +18,7 @@ def chain(world: BlockMDP, policy: Float[np.ndarray, "S A"]) -> Float[np.ndarray
     return np.einsum("sa,sat->st", policy, world.transition)
 
 
-def discounted_marginal(
-    world: BlockMDP, policy: Float[np.ndarray, "S A"], *, gamma: float
-) -> Float[np.ndarray, " S"]:
+def discounted_marginal(world: BlockMDP, policy: Float[np.ndarray, "S A"], *, gamma: float) -> Float[np.ndarray, " S"]:
     """d(s) = (1 - γ) Σ_t γ^t p(s_t = s), the solution of d (I - γ P_π) = (1 - γ) start."""
     if not 0 <= gamma < 1:
         raise UserError(f"gamma must be at least 0 and less than 1, but is {gamma:g}")

@@ -5,6 +5,7 @@ By Lemma 2 the objective is F(ν) = Σ_y φ_y(ν_y) with φ_y(x) = h_y x - x log
 finding it is a search.
 """
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -24,9 +25,7 @@ class Answer(NamedTuple):
     """Final states, best first: from each hand-over state Control ends in the first one it can reach."""
 
 
-def cost(
-    entropies: Float[np.ndarray, " S"], final: Float[np.ndarray, "*batch S"]
-) -> Float[np.ndarray, "*batch"]:
+def cost(entropies: Float[np.ndarray, " S"], final: Float[np.ndarray, "*batch S"]) -> Float[np.ndarray, "*batch"]:
     """F(ν) = <ν, h> + H(ν)."""
     return (final * entropies - xlogy(final, final)).sum(axis=-1)
 
@@ -53,10 +52,11 @@ def best_answer(
     return Answer(value, np.concatenate([targets[order], rest]))
 
 
-def follow(order: Int[np.ndarray, " Y"], options: Bool[np.ndarray, "S S"]) -> Float[np.ndarray, "S S"]:
-    """Kernel of an answer: row s has its mass on the first state of the order that s can reach."""
-    final = order[options[:, order].argmax(axis=1)]
-    return np.eye(len(options))[final]
+def as_price(order: Int[np.ndarray, " Y"]) -> Float[np.ndarray, " Y"]:
+    """The order as a price for each final state: its place."""
+    price = np.empty(len(order))
+    price[order] = np.arange(len(order))
+    return price
 
 
 def undominated(reach: Bool[np.ndarray, "M S"], entropies: Float[np.ndarray, " S"]) -> Int[np.ndarray, " Y"]:
@@ -74,13 +74,18 @@ def undominated(reach: Bool[np.ndarray, "M S"], entropies: Float[np.ndarray, " S
     return used[~(beaten & (~mutual | earlier)).any(axis=1)]
 
 
+@functools.cache
+def subsets(count: int) -> Float[np.ndarray, "sets Y"]:
+    """All sets of `count` things, a row of zeros and ones each; row i is i in binary."""
+    return ((np.arange(1 << count)[:, None] >> np.arange(count)) & 1).astype(np.float64)
+
+
 def _search(
     mass: Float[np.ndarray, " M"], reach: Bool[np.ndarray, "M Y"], entropies: Float[np.ndarray, " Y"]
 ) -> tuple[float, Int[np.ndarray, " K"]]:
     count = reach.shape[1]
-    sets = np.arange(1 << count)
-    member = (sets[:, None] >> np.arange(count)) & 1 == 1
-    free = ~(member.astype(np.float64) @ reach.T.astype(np.float64) > 0)
+    sets, member = np.arange(1 << count), subsets(count) > 0
+    free = subsets(count) @ reach.T.astype(np.float64) == 0
     takes = (free * mass) @ reach.astype(np.float64)
     # The masses are sums of the same few numbers, so a zero is exact up to rounding: no clipping of small
     # ones needed.

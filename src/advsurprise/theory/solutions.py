@@ -4,16 +4,18 @@ The game often has many: Explore may be indifferent between hand-over distributi
 answers. The theorem speaks of "the" chain induced by the game, so it needs every solution to cover.
 """
 
+import itertools
 from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from advsurprise.theory.block_mdp import BlockMDP
+from advsurprise.theory.branch import greedy_kernel
 from advsurprise.theory.conic import Budget
-from advsurprise.theory.coverage import certain_after
+from advsurprise.theory.coverage import certain_after, covered
 from advsurprise.theory.game import Solution, solve
-from advsurprise.theory.response import best_answer, follow
+from advsurprise.theory.response import as_price, best_answer, cost
 
 EQUAL = 1e-5
 """Values nearer than this count as equal; the solver's own gap is a tenth of it at most."""
@@ -35,10 +37,7 @@ def every_solution(
 ) -> list[StateVerdict]:
     """For each state: do all optimal pairs (μ, answer) end within T of it? Deterministic worlds only."""
     options = certain_after(world, horizon)
-    return [
-        _one_state(world, horizon, solution, options, distance[s] <= horizon, s)
-        for s in range(world.num_states)
-    ]
+    return [_one_state(world, horizon, solution, options, distance[s] <= horizon, s) for s in range(world.num_states)]
 
 
 def _one_state(
@@ -56,7 +55,7 @@ def _one_state(
     if not escapes.any() or solution.scores[escapes].max() < solution.value - EQUAL:
         return StateVerdict(state, "always", None)
     for mass in _candidates(world, solution, options, escapes):
-        witness = _missing(world, solution, mass, options, elsewhere)
+        witness = _missing(world, horizon, solution, mass, options, elsewhere)
         if witness is not None:
             return StateVerdict(state, "not always", witness)
     # Ending elsewhere costs Control at least the quietest state it can reach there, so such a hand-over is
@@ -68,13 +67,11 @@ def _one_state(
     confined = solve(world, horizon, allowed=escapes, budget=budget)
     if confined.value + confined.gap < solution.value - EQUAL:
         return StateVerdict(state, "always", None)
-    witness = _missing(world, solution, confined.hand_over, options, elsewhere)
+    witness = _missing(world, horizon, solution, confined.hand_over, options, elsewhere)
     return StateVerdict(state, "open" if witness is None else "not always", witness)
 
 
-def _candidates(
-    world: BlockMDP, solution: Solution, options: Bool[np.ndarray, "S S"], escapes: Bool[np.ndarray, " S"]
-):
+def _candidates(world: BlockMDP, solution: Solution, options: Bool[np.ndarray, "S S"], escapes: Bool[np.ndarray, " S"]):
     """Hand-over distributions that are optimal at a glance: the one found, and single states."""
     if not solution.hand_over[~escapes].any():
         yield solution.hand_over
@@ -85,6 +82,7 @@ def _candidates(
 
 def _missing(
     world: BlockMDP,
+    horizon: int,
     solution: Solution,
     mass: Float[np.ndarray, " S"],
     options: Bool[np.ndarray, "S S"],
@@ -96,8 +94,38 @@ def _missing(
         return None
     if free.value < solution.value - EQUAL or bound.value > free.value + EQUAL:
         return None
-    # From states that were not handed over Control may do anything: let it do what it does best.
-    masked = np.where(elsewhere.any(axis=1, keepdims=True), elsewhere, options)
-    kernel = follow(bound.order, masked)
+    # Whatever is near is dearer than all that is not; from states that were not handed over Control may go
+    # there.
+    near = np.any(options & ~elsewhere, axis=0)
+    price = as_price(bound.order) + len(near) * near
+    kernel = greedy_kernel(world, horizon, price)
     slack = solution.value + solution.gap - bound.value
-    return Solution(mass, kernel, bound.value, slack, solution.scores, True)
+    return Solution(mass, price, kernel, bound.value, slack, solution.scores, True)
+
+
+def covered_by_some_answer(
+    world: BlockMDP, horizon: int, solution: Solution, distance: Float[np.ndarray, "S S"]
+) -> Bool[np.ndarray, " S"]:
+    """Which states are within T of where Control ends under at least one of its best answers."""
+    options, mass = certain_after(world, horizon), solution.hand_over
+    good = covered(distance, solution.final, horizon)
+    for state in np.flatnonzero(~good):
+        near = distance[state] <= horizon
+        for start in np.flatnonzero((mass > 0) & np.any(options & near, axis=1)):
+            forced = options.copy()
+            forced[start] &= near
+            found = best_answer(mass, forced, world.entropies)
+            good[state] |= found is not None and found.value <= solution.value + EQUAL
+    return good
+
+
+def best_answers(
+    mass: Float[np.ndarray, " S"], options: Bool[np.ndarray, "S S"], entropies: Float[np.ndarray, " S"]
+) -> list[Float[np.ndarray, " S"]]:
+    """Final marginals of all of Control's best answers, by trying every map: for small worlds."""
+    starts = np.flatnonzero(mass > 0)
+    finals = []
+    for ends in itertools.product(*(np.flatnonzero(options[start]) for start in starts)):
+        finals.append(np.bincount(ends, weights=mass[starts], minlength=len(mass)))
+    values = cost(entropies, np.array(finals))
+    return [final for final, value in zip(finals, values, strict=True) if value <= values.min() + EQUAL]

@@ -40,7 +40,7 @@ def chain_of_rooms() -> BlockMDP:
 
 
 def far_noise() -> BlockMDP:
-    """Breaks (a): the dark cellar can only be left. (With it falls (b) or (c), for those two imply (a).)"""
+    """Breaks (a): the hall is two steps from the only dark room. (b) falls too: (b) and (c) imply (a)."""
     moves = {"cellar": ["stairs", "hall"], "stairs": ["hall", "cellar"], "hall": ["hall", "stairs"]}
     return from_moves(moves, _noise(moves, stairs=1.0, hall=0.3), name="breaks (a)", horizon=1)
 
@@ -91,9 +91,7 @@ def three_halls() -> BlockMDP:
         "ladder": ["closet", *halls],
         "closet": ["closet", *halls, "ladder"],
     }
-    return from_moves(
-        moves, _noise(moves, **dict.fromkeys(halls, 0.1), ladder=1.0), name="three halls", horizon=1
-    )
+    return from_moves(moves, _noise(moves, **dict.fromkeys(halls, 0.1), ladder=1.0), name="three halls", horizon=1)
 
 
 def leap() -> BlockMDP:
@@ -106,9 +104,7 @@ def leap() -> BlockMDP:
         transition[state, range(3), padded] = 1.0
         transition[state, 3, [1, 2]] = 0.5
     copies = np.exp([0.0, 2 * LIGHT, LIGHT, 0.0])
-    return from_arrays(
-        transition, np.eye(4), copies=copies, states=names, name="leap (coin flips)", horizon=1
-    )
+    return from_arrays(transition, np.eye(4), copies=copies, states=names, name="leap (coin flips)", horizon=1)
 
 
 def slippery() -> BlockMDP:
@@ -122,9 +118,7 @@ def slippery() -> BlockMDP:
     transition[[0, 3], 1, 1] = transition[[0, 3], 1, 2] = 0.5
     transition[[1, 2], 1, [2, 1]] = 1.0
     copies = np.exp([0.0, 2 * LIGHT, LIGHT, 0.0])
-    return from_arrays(
-        transition, np.eye(4), copies=copies, states=names, name="slippery (coin flips)", horizon=1
-    )
+    return from_arrays(transition, np.eye(4), copies=copies, states=names, name="slippery (coin flips)", horizon=1)
 
 
 def zoo() -> list[BlockMDP]:

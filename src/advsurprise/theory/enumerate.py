@@ -1,0 +1,295 @@
+"""From a pure world to a block MDP: breadth-first search over its true states, with exact emission entropies.
+
+The only file of the theory that knows jax and the worlds. A world is read through a `Reader`: what of its
+state decides the future, what the body sees, and which entries of that are redrawn uniformly at every step.
+`RoomReader` reads the room worlds with lights; `WholeState` reads worlds without hidden noise, by all of
+their state.
+"""
+
+import abc
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from advsurprise.envs import rooms
+from advsurprise.envs.base import AbstractEnv
+from advsurprise.errors import UserError
+from advsurprise.grid import geometry, tiles, view
+from advsurprise.theory.block_mdp import BlockMDP, from_arrays
+
+QUICK = {"xla_backend_optimization_level": 0}
+"""The search takes milliseconds and compiling it seconds: compile carelessly."""
+RANDOM = -1
+"""Stands in a view for an entry that is redrawn at every step."""
+MOST_STATES = 1500
+"""Larger worlds are refused: the tables of the theory are dense."""
+FACING = (">", "v", "<", "^")
+
+
+class Read(NamedTuple):
+    """One state as the theory sees it."""
+
+    identity: Int[Array, "*batch n"]
+    """Everything that decides what can happen next; equal for states that are one true state."""
+    seen: Int[Array, "*batch m"]
+    """What the body sees, `RANDOM` where the entry is noise."""
+
+
+class Reader(abc.ABC):
+    """How to read the states of a world."""
+
+    choices: int
+    """How many equally likely values a random entry takes."""
+
+    @abc.abstractmethod
+    def read(self, state: Any) -> Read:
+        """The state as the theory sees it; traced by jax."""
+
+    @abc.abstractmethod
+    def name(self, state: Any) -> str:
+        """A name for the state; `state` is one numpy state."""
+
+
+class WholeState(Reader):
+    """Reads all of the state; for worlds that hide no noise in it."""
+
+    choices = 1
+
+    def __init__(self, env: AbstractEnv):
+        self.env = env
+
+    def read(self, state: Any) -> Read:
+        leaves = [jnp.ravel(leaf).astype(jnp.int32) for leaf in jax.tree.leaves(state)]
+        return Read(jnp.concatenate(leaves), jnp.ravel(self.env.observe(state)).astype(jnp.int32))
+
+    def name(self, state: Any) -> str:
+        return "state " + " ".join(str(int(x)) for leaf in jax.tree.leaves(state) for x in np.ravel(leaf))
+
+
+class RoomReader(Reader):
+    """Reads a room world with lights: grid, body and what is stilled; not clock, counters or colours.
+
+    A stilled room keeps the colours it has at that moment. Which ones does not change what can happen, so it
+    is left out, and lights that stand still count as seen for certain.
+    """
+
+    choices = tiles.NUM_COLOURS
+
+    def __init__(self, env: rooms.RoomWorld):
+        if env.noise != "lights":
+            raise UserError(
+                "balls wander, so their places are part of the state: set noise=lights to enumerate a world"
+            )
+        self.env = env
+
+    def read(self, state: rooms.RoomState) -> Read:
+        body = [state.position, state.direction, state.carried]
+        body = jnp.stack([part.astype(jnp.int32) for part in body])
+        stilled = state.stilled.astype(jnp.int32)
+        identity = jnp.concatenate([body, stilled, state.grid.astype(jnp.int32)])
+        codes = _codes_in_view(self.env, state)
+        flashing = tiles.is_light(codes) & ~state.stilled[jnp.clip(codes - tiles.LIGHT, 0, self.env.rooms - 1)]
+        classes = jnp.asarray(tiles.CLASS_OF)[codes].astype(jnp.int32)
+        return Read(identity, jnp.where(flashing, RANDOM, classes))
+
+    def name(self, state: rooms.RoomState) -> str:
+        x, y = geometry.coordinates(int(state.position), size=self.env.grid, view=self.env.view)
+        doors = state.grid[state.doors]
+        parts = [f"({x},{y}){FACING[int(state.direction)]}"]
+        parts += [f"door {_door(code)}" for code in doors]
+        parts += [f"room {room} still" for room in np.flatnonzero(state.stilled)]
+        parts += ["carrying"] if int(state.carried) != tiles.EMPTY else []
+        return " ".join(parts)
+
+
+def enumerate_world(
+    env: AbstractEnv,
+    *,
+    seed: int = 0,
+    reader: Reader | None = None,
+    labelled: bool = True,
+    most: int = MOST_STATES,
+    name: str | None = None,
+    horizon: int | None = None,
+) -> BlockMDP:
+    """The block MDP of the episode that `seed` begins. The clock does not run: episodes have no end here.
+
+    The body's view may look the same from two true states, and then the world is no block MDP. With
+    `labelled` the observation is the view together with the true state, which makes it one and leaves every
+    emission entropy as it is; without, such a world is refused and two of the states are named.
+    """
+    reader = reader or (RoomReader(env) if isinstance(env, rooms.RoomWorld) else WholeState(env))
+    found = _search(env, reader, seed, most)
+    states = _unique_names(
+        [reader.name(jax.tree.map(lambda leaf, i=i: leaf[i], found.states)) for i in range(found.count)]
+    )
+    pairs = aliases(found.seen)
+    if len(pairs) and not labelled:
+        first, second = (states[i] for i in pairs[0])
+        raise UserError(
+            f"{len(pairs)} pairs of states can look the same, for example {first!r} and {second!r}: "
+            "the view alone makes no block MDP; label it with the true state"
+        )
+    lights = (found.seen == RANDOM).sum(axis=1)
+    actions = found.following.shape[1]
+    transition = np.zeros((found.count, actions, found.count))
+    np.put_along_axis(transition, found.following[:, :, None], 1.0, axis=2)
+    copies: Float[np.ndarray, " S"] = float(reader.choices) ** lights
+    return from_arrays(
+        transition,
+        np.eye(found.count),
+        copies=copies,
+        states=states,
+        name=name or env.spec.id,
+        horizon=horizon,
+    )
+
+
+def aliases(seen: Int[np.ndarray, "S m"]) -> Int[np.ndarray, "pairs 2"]:
+    """Pairs of states with an observation in common: every entry is equal, or random in one of the two."""
+    random = seen == RANDOM
+    pairs = []
+    for state in range(len(seen) - 1):
+        later = slice(state + 1, None)
+        same: Bool[np.ndarray, "rest m"] = (seen[later] == seen[state]) | random[later] | random[state]
+        pairs += [(state, state + 1 + int(other)) for other in np.flatnonzero(same.all(axis=1))]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+def small_rooms() -> list[BlockMDP]:
+    """Room worlds small enough to enumerate in a second.
+
+    With a short turn, and with one that meets the assumptions.
+    """
+    small = {"min_side": 4, "max_side": 4, "grid": 8, "view": 3}
+    door = enumerate_world(rooms.make("rooms/door", **small), name="rooms/door, short", horizon=6)
+    switch = rooms.make("rooms/switch", **small)
+    switch = enumerate_world(switch, seed=2, name="rooms/switch, long", horizon=24)
+    return [door, dataclasses.replace(door, name="rooms/door, long", horizon=20), switch]
+
+
+class _Found(NamedTuple):
+    count: int
+    states: Any
+    following: Int[np.ndarray, "S A"]
+    seen: Int[np.ndarray, "S m"]
+
+
+def _search(env: AbstractEnv, reader: Reader, seed: int, most: int) -> _Found:
+    """Breadth-first from the first state. Each true state keeps the one full state it was first met as."""
+    start_key, first_key, second_key = jax.random.split(jax.random.key(seed), 3)
+    move = jax.jit(_all_moves(env, reader), compiler_options=QUICK)
+    start, first = jax.jit(_begin(env, reader), compiler_options=QUICK)(start_key)
+    index = {np.asarray(first.identity).tobytes(): 0}
+    start = jax.tree.map(lambda leaf: np.asarray(leaf)[None], start)
+    states, seen, following = [start], [np.asarray(first.seen)[None]], []
+    frontier, width = start, 64
+    while _size(frontier):
+        chunk, frontier = _head(frontier, width), _tail(frontier, width)
+        moved, read = move(_pad(chunk, width), first_key)
+        other = move(_pad(chunk, width), second_key)[1]
+        if not np.array_equal(read.identity, other.identity):
+            raise UserError("the true state moves at random, so its transitions cannot be read off one draw")
+        identity = np.asarray(read.identity)[: _size(chunk)]
+        rows, fresh = _place(identity, index)
+        following.append(rows)
+        if len(index) > most:
+            raise UserError(f"the world has more than {most} states, too many for dense tables")
+        if fresh:
+            new = _pick(moved, fresh)
+            states.append(new)
+            seen.append(_pick(read, fresh).seen)
+            frontier = jax.tree.map(lambda a, b: np.concatenate([a, b]), frontier, new)
+    whole = jax.tree.map(lambda *leaves: np.concatenate(leaves), *states)
+    return _Found(len(index), whole, np.concatenate(following), np.concatenate(seen))
+
+
+def _begin(env: AbstractEnv, reader: Reader):
+    """The first state of an episode and how it reads."""
+
+    def begin(key):
+        state = env.initial(key=key)
+        return state, reader.read(state)
+
+    return begin
+
+
+def _all_moves(env: AbstractEnv, reader: Reader):
+    """All actions from all states of a batch: the states they lead to and how those read."""
+
+    def move(states, key):
+        actions = jnp.arange(env.spec.num_actions, dtype=jnp.int32)
+
+        def one(state, action):
+            moved, _ = env.transition(state, action, key=key)
+            return moved, reader.read(moved)
+
+        return jax.vmap(lambda state: jax.vmap(lambda action: one(state, action))(actions))(states)
+
+    return move
+
+
+def _place(identity: Int[np.ndarray, "n A k"], index: dict[bytes, int]):
+    """Numbers of the states moved to.
+
+    Those met for the first time get the next number, and their place is noted.
+    """
+    rows, fresh = np.zeros(identity.shape[:2], dtype=np.int64), []
+    for place in np.ndindex(*rows.shape):
+        mark = identity[place].tobytes()
+        if mark not in index:
+            index[mark] = len(index)
+            fresh.append(place)
+        rows[place] = index[mark]
+    return rows, fresh
+
+
+def _codes_in_view(env: rooms.RoomWorld, state: rooms.RoomState) -> Int[Array, " cells"]:
+    """Tile codes in view before lights get their colours, as `grid.view.look` sees them."""
+    cells = geometry.view_cells(state.position, state.direction, size=env.grid, view=env.view)
+    codes = state.grid[cells]
+    lit = view.visible(~tiles.is_opaque(codes), view=env.view)
+    own = jnp.arange(env.view**2) == (env.view // 2) * env.view + env.view - 1
+    shown = jnp.where(own, state.carried, jnp.where(lit, codes, jnp.uint8(tiles.UNSEEN)))
+    return shown.astype(jnp.int32)
+
+
+def _door(code: int) -> str:
+    return "open" if tiles.is_open_door(code) else "locked" if tiles.is_locked_door(code) else "shut"
+
+
+def _unique_names(names: list[str]) -> tuple[str, ...]:
+    """The names, numbered where one occurs twice."""
+    seen: dict[str, int] = {}
+    unique = []
+    for each in names:
+        seen[each] = seen.get(each, 0) + 1
+        unique.append(each if seen[each] == 1 else f"{each} #{seen[each]}")
+    return tuple(unique)
+
+
+def _pick(batch: Any, places: list[tuple[int, ...]]) -> Any:
+    """The entries at these [state, action] places."""
+    rows, columns = np.array(places).T
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[rows, columns], batch)
+
+
+def _size(states: Any) -> int:
+    return jax.tree.leaves(states)[0].shape[0]
+
+
+def _head(states: Any, width: int) -> Any:
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:width], states)
+
+
+def _tail(states: Any, width: int) -> Any:
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[width:], states)
+
+
+def _pad(states: Any, width: int) -> Any:
+    """The batch filled up with copies of its last state, so that one compiled function serves every batch."""
+    return jax.tree.map(lambda leaf: np.concatenate([leaf, np.repeat(leaf[-1:], width - len(leaf), axis=0)]), states)
