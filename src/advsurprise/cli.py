@@ -123,11 +123,10 @@ class Theory:
     json: Json = False
 
     def run(self) -> None:
-        from advsurprise.theory import block_mdp, report
+        from advsurprise.theory import report
 
-        worlds = report.all_worlds(rooms=True) if self.world is None else [block_mdp.load(self.world)]
         random = (500 if self.world is None else 0) if self.random is None else self.random
-        result = report.run(worlds, horizon=self.horizon, random=random, seed=self.seed)
+        result = report.run(self.world, horizon=self.horizon, random=random, seed=self.seed)
         result = report.draw(result, self.figure) if self.figure else result
         _print(result, report.text, as_json=self.json)
 

@@ -26,13 +26,14 @@ class BlockMDP:
     Checked when made; the sentence names the states.
     """
 
-    transition: Float[np.ndarray, "S A S"]
-    """P(s' | s, a)."""
-    emission: Float[np.ndarray, "S O"]
-    """p(o | s); no column has mass in two rows."""
-    start: Float[np.ndarray, " S"]
-    """Distribution of the first state."""
-    copies: Float[np.ndarray, " O"] | None = None
+    # Shapes are checked below rather than by type: a wrong one is a user's mistake and gets a sentence.
+    transition: Float[np.ndarray, "..."]
+    """P(s' | s, a), of shape [S, A, S]."""
+    emission: Float[np.ndarray, "..."]
+    """p(o | s), of shape [S, O]; no column has mass in two rows."""
+    start: Float[np.ndarray, "..."]
+    """Distribution of the first state, of shape [S]."""
+    copies: Float[np.ndarray, "..."] | None = None
     """How many equally likely observations a column stands for; 1 each if left out."""
     states: tuple[str, ...] = ()
     """Names of the states; s0, s1, ... if left out."""
@@ -95,16 +96,18 @@ class BlockMDP:
 def from_arrays(transition, emission, start: Any = 0, **named) -> BlockMDP:
     """A block MDP from anything numpy can read; `start` may be the index of one state."""
     transition, emission = _floats("transition", transition), _floats("emission", emission)
+    if transition.ndim != 3:
+        raise UserError(f"transition must have shape [S, A, S], but has {list(transition.shape)}")
     if isinstance(start, int | np.integer):
-        if transition.ndim != 3 or not 0 <= start < len(transition):
-            raise UserError(f"start is state {start}, but the states are 0 to {len(transition) - 1}")
+        if not 0 <= start < len(transition):
+            raise UserError(f"start is state {start}, but there are {len(transition)} states, the first being 0")
         start = np.eye(len(transition))[start]
     if named.get("copies") is not None:
         named["copies"] = _floats("copies", named["copies"])
     return BlockMDP(transition, emission, _floats("start", start), **named)
 
 
-def from_moves(moves: Mapping[str, Sequence[str]], entropies: Mapping[str, float], **named) -> BlockMDP:
+def from_moves(moves: Mapping[str, Sequence[str]], entropies: Mapping[str, float | int], **named) -> BlockMDP:
     """A deterministic world: for each state where its actions lead, and its emission entropy in nats.
 
     States with fewer actions than the richest one repeat their first.
@@ -177,7 +180,10 @@ def _from_named_moves(raw: dict[str, Any], named: dict[str, Any]) -> BlockMDP:
     moves, entropies = raw["moves"], raw.get("entropies")
     if not isinstance(moves, dict) or not all(isinstance(targets, list) for targets in moves.values()):
         raise UserError("moves must map each state's name to the list of states its actions lead to")
-    if not moves or not isinstance(entropies, dict):
+    if not all(isinstance(target, str) for targets in moves.values() for target in targets):
+        raise UserError("moves must lead to states by their names")
+    numbers = isinstance(entropies, dict) and all(isinstance(h, float | int) for h in entropies.values())
+    if not moves or not isinstance(entropies, dict) or not numbers:
         raise UserError("moves needs at least one state, and entropies that map each state's name to a number")
     start = raw.get("start", 0)
     if isinstance(start, str) and start not in moves:

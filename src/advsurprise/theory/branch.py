@@ -147,7 +147,7 @@ def _descend(world: BlockMDP, horizon: int, mass: Float[np.ndarray, " S"], final
     while True:
         price = slope(world.entropies, final)
         final = mass @ greedy_kernel(world, horizon, price)
-        point = Point(price, float(cost(world.entropies, final)))
+        point = Point(price, cost(world.entropies, final))
         if best is not None and point.value >= best.value - CLOSE:
             return best
         best = point

@@ -4,6 +4,7 @@ The solver's word is never final: every caller recomputes the value at the point
 optimum from above by Gibbs' inequality, H(ν) ≤ -Σ ν log ν̂ for any ν̂, which needs no trust in the solver.
 """
 
+import functools
 from typing import NamedTuple
 
 # Clarabel is compiled and comes without type stubs.
@@ -135,10 +136,16 @@ def _cones(marginal: sparse.csr_array, states: int, size: int) -> sparse.csr_arr
     return sparse.csr_array((values, (row, column)), shape=(3 * states, size + states))
 
 
+@functools.cache
+def _nothing(size: int) -> sparse.csc_matrix:
+    """The quadratic term, of which there is none."""
+    return sparse.csc_matrix((size, size))
+
+
 def _solve(gain: np.ndarray, rows, constants: np.ndarray, cones: list):
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.max_threads = 1
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10
-    nothing = sparse.csc_matrix((len(gain), len(gain)))
+    nothing = _nothing(len(gain))
     return clarabel.DefaultSolver(nothing, gain, sparse.csc_matrix(rows), constants, cones, settings).solve()

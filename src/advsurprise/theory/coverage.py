@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import shortest_path
 from advsurprise.theory.block_mdp import TOLERANCE, BlockMDP
 
 VISITED = 1e-6
-"""A state counts as visited when it holds more mass than this: solvers leave dust below it."""
+"""Mass below this is a solver's dust: a state that holds no more does not count as visited."""
 
 
 class Verdict(NamedTuple):
@@ -88,10 +88,10 @@ def dark_rooms(world: BlockMDP) -> Bool[np.ndarray, " S"]:
 
 
 def covered(
-    distance: Float[np.ndarray, "S S"], marginal: Float[np.ndarray, " S"], horizon: int
+    distance: Float[np.ndarray, "S S"], marginal: Float[np.ndarray, " S"], horizon: int, *, dust: float = 0.0
 ) -> Bool[np.ndarray, " S"]:
-    """Which states s have a visited s' with d(s, s') ≤ T; `distance` is the symmetric one."""
-    return np.any(distance[:, marginal > VISITED] <= horizon, axis=1)
+    """Which states s have an s' with d(s, s') ≤ T and more mass than `dust`; `distance` is the symmetric one."""
+    return np.any(distance[:, marginal > dust] <= horizon, axis=1)
 
 
 def assumption_a(world: BlockMDP, horizon: int, quasi: Float[np.ndarray, "S S"]) -> Verdict:

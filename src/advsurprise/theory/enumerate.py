@@ -100,7 +100,7 @@ class RoomReader(Reader):
         x, y = geometry.coordinates(int(state.position), size=self.env.grid, view=self.env.view)
         doors = state.grid[state.doors]
         parts = [f"({x},{y}){FACING[int(state.direction)]}"]
-        parts += [f"door {_door(code)}" for code in doors]
+        parts += [f"door {_door(int(code))}" for code in doors]
         parts += [f"room {room} still" for room in np.flatnonzero(state.stilled)]
         parts += ["carrying"] if int(state.carried) != tiles.EMPTY else []
         return " ".join(parts)

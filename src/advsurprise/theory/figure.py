@@ -28,8 +28,8 @@ def occupancies(rows: list[dict[str, Any]], path: pathlib.Path) -> None:
     for axis, row in zip(axes.flat, rows, strict=False):
         _panel(axis, row)
     handles, labels = axes.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="upper center", ncols=4, frameon=False)
-    figure.tight_layout(rect=(0, 0, 1, 1 - 0.35 / (2.7 * lines)))
+    figure.legend(handles, labels, loc="upper center", ncols=4 if columns > 1 else 2, frameon=False)
+    figure.tight_layout(rect=(0, 0, 1, 1 - (0.35 if columns > 1 else 0.6) / (2.7 * lines)))
     figure.savefig(path, dpi=80)
 
 

@@ -182,4 +182,4 @@ def _sweep(master: Master) -> Float[np.ndarray, " S"]:
 
 def payoff(world: BlockMDP, solution: Solution) -> float:
     """F(μ M), the observation entropy at the end of Control's turn."""
-    return float(cost(world.entropies, solution.final))
+    return cost(world.entropies, solution.final)

@@ -66,7 +66,7 @@ def maximiser(world: BlockMDP, *, gamma: float = 1.0) -> Optimum:
     flow = occupancy_flow(world, gamma=gamma)
     raw = maximise_entropy(flow.equations, flow.right, flow.final, world.entropies)
     marginal = flow.final @ raw
-    value = float(cost(world.entropies, marginal / marginal.sum()))
+    value = cost(world.entropies, marginal / marginal.sum())
     price = world.entropies - np.log(np.maximum(marginal, FLOOR))
     bound = linprog(-(price @ flow.final), A_eq=flow.equations, b_eq=flow.right)
     return _optimum(world, raw, marginal / marginal.sum(), value, max(-bound.fun - value, 0.0))
@@ -100,7 +100,7 @@ def _descend(flow: Flow, entropies: Float[np.ndarray, " S"], marginal: Float[np.
     while True:
         found = linprog(slope(entropies, marginal) @ flow.final, A_eq=flow.equations, b_eq=flow.right)
         marginal = np.maximum(flow.final @ found.x, 0.0)
-        point = Point(found.x, float(cost(entropies, marginal)))
+        point = Point(found.x, cost(entropies, marginal))
         if best is not None and point.value >= best.value - CLOSE:
             return best
         best = point

@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float
 
 from advsurprise.errors import UserError
-from advsurprise.theory.block_mdp import BlockMDP
-from advsurprise.theory.coverage import assumptions, covered, satisfies, semiquasimetric, symmetric
+from advsurprise.theory.block_mdp import BlockMDP, load
+from advsurprise.theory.coverage import VISITED, assumptions, covered, satisfies, semiquasimetric, symmetric
 from advsurprise.theory.entropy import entropy
 from advsurprise.theory.game import Solution, commitment, solve, turn_marginals
 from advsurprise.theory.occupancy import stationary_marginal, uniform_policy
@@ -66,20 +66,19 @@ def smallest_horizon(world: BlockMDP, quasi: Float[np.ndarray, "S S"]) -> int:
     return 1
 
 
-def run(worlds: list[BlockMDP], *, horizon: int | None, random: int, seed: int) -> dict[str, Any]:
-    """The whole result: a row for each world, and the count on as many random ones as asked for."""
+def run(path: pathlib.Path | None, *, horizon: int | None, random: int, seed: int) -> dict[str, Any]:
+    """The whole result: a row for the world in the file or for each built-in one, and the count on random ones."""
     if horizon is not None and horizon < 1:
         raise UserError("--horizon must be at least 1")
     if random < 0 or seed < 0:
         raise UserError("--random and --seed must not be negative")
+    worlds = all_worlds() if path is None else [load(path)]
     rows = [study(world, horizon) for world in worlds]
     return {"worlds": rows, "random_worlds": random_worlds(seed=seed, satisfying=random)}
 
 
-def all_worlds(*, rooms: bool) -> list[BlockMDP]:
-    """The zoo, with small room worlds if asked for; those need jax."""
-    if not rooms:
-        return zoo()
+def all_worlds() -> list[BlockMDP]:
+    """The zoo and small room worlds, which need jax."""
     from advsurprise.theory.enumerate import small_rooms
 
     return [*zoo(), *small_rooms()]
@@ -110,7 +109,7 @@ def _measures(
     noise = float(marginal @ world.entropies)
     state_entropy = entropy(marginal)
     return {
-        "coverage": float(covered(distance, marginal, horizon).mean()),
+        "coverage": float(covered(distance, marginal, horizon, dust=VISITED).mean()),
         "state_entropy": state_entropy,
         "emission_entropy": noise,
         "observation_entropy": noise + state_entropy,

@@ -25,9 +25,9 @@ class Answer(NamedTuple):
     """Final states, best first: from each hand-over state Control ends in the first one it can reach."""
 
 
-def cost(entropies: Float[np.ndarray, " S"], final: Float[np.ndarray, "*batch S"]) -> Float[np.ndarray, "*batch"]:
+def cost(entropies: Float[np.ndarray, " S"], final: Float[np.ndarray, " S"]) -> float:
     """F(ν) = <ν, h> + H(ν)."""
-    return (final * entropies - xlogy(final, final)).sum(axis=-1)
+    return float(final @ entropies - xlogy(final, final).sum())
 
 
 def best_answer(

@@ -127,5 +127,5 @@ def best_answers(
     finals = []
     for ends in itertools.product(*(np.flatnonzero(options[start]) for start in starts)):
         finals.append(np.bincount(ends, weights=mass[starts], minlength=len(mass)))
-    values = cost(entropies, np.array(finals))
-    return [final for final, value in zip(finals, values, strict=True) if value <= values.min() + EQUAL]
+    values = [cost(entropies, final) for final in finals]
+    return [final for final, value in zip(finals, values, strict=True) if value <= min(values) + EQUAL]

@@ -129,12 +129,12 @@ def zoo() -> list[BlockMDP]:
 
 
 def random_world(rng: np.random.Generator) -> BlockMDP:
-    """A deterministic world of 3 to 7 states and a turn of 1 to 3 steps.
+    """A deterministic world of 3 to 6 states and a turn of 1 to 3 steps.
 
     A third have moves drawn at random, a third are graphs that can be walked both ways, a third those with
     waiting.
     """
-    states, horizon, kind = int(rng.integers(3, 8)), int(rng.integers(1, 4)), int(rng.integers(3))
+    states, horizon, kind = int(rng.integers(3, 7)), int(rng.integers(1, 4)), int(rng.integers(3))
     if kind == 0:
         following = rng.integers(0, states, (states, int(rng.integers(2, 4))))
     else:
