@@ -1,9 +1,9 @@
 """Records shared by all layers. Axis letters: S seeds, T time, B bodies, V value streams, A actions."""
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 
 class EnvSpec(NamedTuple):
@@ -25,6 +25,8 @@ class EnvSpec(NamedTuple):
     """Length of an episode where it is fixed; 0 where it is not."""
     info: tuple[str, ...]
     """Keys of `TimeStep.info`, always all present."""
+    truncates: bool = False
+    """Whether an episode can be cut by the clock, so that final observations need a value."""
 
 
 class TimeStep(eqx.Module):
@@ -42,3 +44,65 @@ class TimeStep(eqx.Module):
     """What the action really led to; equals `obs` unless the episode ended."""
     info: dict[str, Array]
     """Measures of the state the action led to, keys as in `EnvSpec.info`."""
+
+
+class View(eqx.Module):
+    """What a policy sees."""
+
+    frames: Shaped[Array, "..."]
+    """The last observations, oldest first, axes [frame, *observation]."""
+    features: Float[Array, "..."]
+    """The density model's features, axes [*observation, feature]; no features: size 0 in the last axis."""
+    time: Float[Array, "..."]
+    """Position in time, scaled to [0, 1]."""
+
+
+class Decision(eqx.Module):
+    """What was decided for every body at one step, axes [B, …]."""
+
+    view: View
+    """What the acting policy saw."""
+    role: Int[Array, " B"]
+    """Which role acted, an index into the method's roles."""
+    action: Int[Array, " B"]
+    """What it did."""
+    log_prob: Float[Array, " B"]
+    """Log-probability of that."""
+    value: Float[Array, "B V"]
+    """The acting role's value of the view, per stream."""
+
+
+class Rollout(eqx.Module):
+    """A stretch of experience, axes [T, B, …]."""
+
+    decision: Decision
+    """What was decided, with a leading axis T."""
+    reward: Float[Array, "T B"]
+    """The world's own reward."""
+    terminated: Bool[Array, "T B"]
+    """The step ended the episode for good."""
+    truncated: Bool[Array, "T B"]
+    """The step ended the episode because the clock ran out."""
+    final_value: dict[str, Float[Array, "T B V"]]
+    """Each role's value of what a truncated step led to; 0 elsewhere."""
+    last_value: dict[str, Float[Array, "B V"]]
+    """Each role's value of the view after the last step."""
+    signal: Any
+    """What the method noted at each step."""
+    info: dict[str, Array]
+    """The world's measures at each step."""
+
+
+class Score(eqx.Module):
+    """What a role is to learn from a rollout."""
+
+    reward: Float[Array, "T B V"]
+    """Reward of each step and stream; what it holds on steps of other roles is not used."""
+    discount: Float[Array, "T B V"]
+    """Factor on the future after each step, 0 where the stream's future ends."""
+    cut: Bool[Array, "T B V"]
+    """Whether the next step belongs to another episode of the stream."""
+    bonus: Float[Array, "T B"]
+    """Added to the advantage."""
+    target_shift: Float[Array, "T B V"]
+    """Added to the value target."""

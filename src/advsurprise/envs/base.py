@@ -4,7 +4,6 @@ A world says how an episode begins and how a step changes its state; `reset` and
 """
 
 import abc
-import functools
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -130,10 +129,10 @@ class Host(Generic[State]):
         self.bodies = bodies
         self._key = self._state = self._pending = None
 
-    def reset(self, seed: int) -> TimeStep:
-        """Begins anew: the same seed gives the same episodes."""
-        reset_key, self._key = jax.random.split(jax.random.key(seed))
-        self._state, timestep = _reset_all(self.env, jax.random.split(reset_key, self.bodies))
+    def reset(self, seed: int | PRNGKeyArray) -> TimeStep:
+        """Begins anew: the same seed (or key) gives the same episodes."""
+        key = jax.random.key(seed) if isinstance(seed, int) else seed
+        self._key, self._state, timestep = _reset_jit(self.env, self.bodies, key)
         return _to_numpy(timestep)
 
     def send(self, action: Int[np.ndarray, " bodies"]) -> None:
@@ -141,7 +140,7 @@ class Host(Generic[State]):
         if self._key is None:
             raise RuntimeError("reset the world before stepping it")
         actions = jnp.asarray(action, jnp.int32)
-        self._key, self._state, self._pending = _step_all(self.env, self._key, self._state, actions)
+        self._key, self._state, self._pending = _step_jit(self.env, self._key, self._state, actions)
 
     def recv(self) -> TimeStep:
         """Waits for the step that `send` started."""
@@ -165,17 +164,23 @@ def as_host(env: AbstractEnv[State], bodies: int) -> Host[State]:
     return Host(env, bodies)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _reset_all(env: AbstractEnv, keys):
-    return jax.vmap(lambda key: env.reset(key=key))(keys)
+def reset_all(env: AbstractEnv, bodies: int, key: PRNGKeyArray):
+    """Begins the first episode of every body: the world's key chain, states and timesteps."""
+    reset_key, key = jax.random.split(key)
+    state, timestep = jax.vmap(lambda k: env.reset(key=k))(jax.random.split(reset_key, bodies))
+    return key, state, timestep
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _step_all(env: AbstractEnv, key, state, action):
+def step_all(env: AbstractEnv, key: PRNGKeyArray, state, action: Int[Array, " B"]):
+    """Steps every body: the advanced key chain, states and timesteps."""
     key, step_key = jax.random.split(key)
     keys = jax.random.split(step_key, action.shape[0])
     state, timestep = jax.vmap(lambda s, a, k: env.step(s, a, key=k))(state, action, keys)
     return key, state, timestep
+
+
+_reset_jit = jax.jit(reset_all, static_argnums=(0, 1))
+_step_jit = jax.jit(step_all, static_argnums=0)
 
 
 def _to_numpy(timestep: TimeStep) -> TimeStep:

@@ -132,6 +132,7 @@ class RoomWorld(AbstractEnv[RoomState]):
             num_actions=actions.NUM_ACTIONS,
             max_steps=self.max_steps,
             info=INFO,
+            truncates=self.timeout == "truncated",
         )
 
     def initial(self, *, key: PRNGKeyArray) -> RoomState:

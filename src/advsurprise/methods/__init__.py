@@ -1,0 +1,39 @@
+"""Methods by name: every module of this folder but `base` is one, found by listing the folder."""
+
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING, Any
+
+from advsurprise.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from advsurprise.methods.base import AbstractMethod
+    from advsurprise.types import EnvSpec
+
+
+def names() -> list[str]:
+    """Names of all methods, with hyphens as they are written on the command line."""
+    modules = (module.name for module in pkgutil.iter_modules(__path__) if module.name != "base")
+    return sorted(name.replace("_", "-") for name in modules)
+
+
+def method_class(name: str) -> type:
+    """The class of a method: the one its module calls `METHOD`."""
+    if name not in names():
+        raise UserError(f"unknown method {nearest(name, names())}")
+    return importlib.import_module(f"{__name__}.{name.replace('-', '_')}").METHOD
+
+
+def list_methods() -> dict[str, str]:
+    """Every method's name and what it is, in one line."""
+    return {name: (method_class(name).__doc__ or "").strip().split("\n")[0] for name in names()}
+
+
+def make(name: str, spec: "EnvSpec", **fields: Any) -> "AbstractMethod":
+    """The method called `name` for a world, with some of its fields changed."""
+    made = method_class(name)
+    known = {field for field in made.__dataclass_fields__ if field != "spec"}
+    for field in fields:
+        if field not in known:
+            raise UserError(f"{name} has no field {nearest(field, known)}")
+    return made(spec=spec, **fields)

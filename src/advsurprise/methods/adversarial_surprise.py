@@ -1,0 +1,224 @@
+"""Adversarial Surprise (Fickinger et al. 2021): Explore and Control take turns and compete over surprise.
+
+With θ the density model fitted on what was seen so far in the episode, Control is paid r_t = log p_θ(o_{t+1}) on the last
+part of its turns and Explore minus the sum of what Control is paid in the turn that follows its own.
+"""
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+
+from advsurprise import tree
+from advsurprise.density import AbstractDensity
+from advsurprise.errors import UserError
+from advsurprise.methods.base import AbstractMethod, density_for, ended
+from advsurprise.stats import RunningMoments, scale, update_moments
+from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
+
+EXPLORE, CONTROL = 0, 1
+CONTROL_FIRST = ("rooms/door", "rooms/lock")
+"""Worlds in which the paper lets Control begin."""
+
+
+class Memory(eqx.Module):
+    """What a body carries through an episode."""
+
+    frames: Shaped[Array, "..."]
+    """The last observations, oldest first."""
+    stats: eqx.Module
+    """The density model's sufficient statistics."""
+    time: Int[Array, ""]
+    """Steps taken in this episode."""
+    discounted: Float[Array, ""]
+    """Discounted return of Control's raw reward so far in this episode, R ← γ R + r."""
+
+
+class Signal(eqx.Module):
+    """What is noted at each step."""
+
+    log_prob: Float[Array, "..."]
+    """log p_θ(o_{t+1}) on scored steps, 0 on others."""
+    scored: Bool[Array, "..."]
+    """Whether the step was scored."""
+    discounted: Float[Array, "..."]
+    """Discounted return of Control's raw reward after the step."""
+
+
+class AdversarialSurprise(AbstractMethod[RunningMoments, Memory]):
+    """Explore and Control take turns for one body: Explore seeks surprise, Control avoids it."""
+
+    spec: EnvSpec = eqx.field(static=True)
+    first: Literal["auto", "explore", "control"] = eqx.field(static=True, default="auto")
+    """Who begins an episode; `auto`: Control in rooms/door and rooms/lock, else Explore."""
+    k_explore: int = eqx.field(static=True, default=32)
+    """Steps of an Explore turn."""
+    k_control: int = eqx.field(static=True, default=32)
+    """Steps of a Control turn."""
+    quiet: float = eqx.field(static=True, default=0.5)
+    """Share of a Control turn, from its beginning, that is neither scored nor (fit_on=scored) added to the model."""
+    scope: Literal["episode", "round", "lifetime"] = eqx.field(static=True, default="episode")
+    """When the density model is emptied: with the episode, after each round of one turn each, or never."""
+    fit_on: Literal["scored", "control", "all"] = eqx.field(static=True, default="scored")
+    """Which observations enter the model: scored ones (appendix and authors' code), all of Control's, or all steps
+    (Algorithm 1)."""
+    stack: int = eqx.field(static=True, default=4)
+    """Observations the policies see at once."""
+    gamma: float = eqx.field(static=True, default=0.99)
+    """Discount of both roles."""
+
+    def __check_init__(self):
+        rules = [
+            (min(self.k_explore, self.k_control) >= 1, "k_explore and k_control must be at least 1"),
+            (0 <= self.quiet < 1, f"quiet must be at least 0 and below 1, not {self.quiet}"),
+            (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
+            (0 <= self.gamma < 1, f"gamma must be at least 0 and below 1, not {self.gamma}"),
+            (
+                self.first in ("auto", "explore", "control"),
+                f"first must be auto, explore or control, not {self.first!r}",
+            ),
+            (
+                self.scope in ("episode", "round", "lifetime"),
+                f"scope must be episode, round or lifetime, not {self.scope!r}",
+            ),
+            (
+                self.fit_on in ("scored", "control", "all"),
+                f"fit_on must be scored, control or all, not {self.fit_on!r}",
+            ),
+        ]
+        for holds, sentence in rules:
+            if not holds:
+                raise UserError(f"adversarial-surprise: {sentence}")
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return ("explore", "control")
+
+    @property
+    def streams(self) -> dict[str, float]:
+        return {"surprise": 1.0}
+
+    @property
+    def frames(self) -> int:
+        return self.stack
+
+    @property
+    def density(self) -> AbstractDensity:
+        """The model of single observations that fits what the world shows."""
+        return density_for(self.spec)
+
+    @property
+    def num_features(self) -> int:
+        return self.density.num_features
+
+    @property
+    def round_length(self) -> int:
+        """Steps of one turn each."""
+        return self.k_explore + self.k_control
+
+    def schedule(self, time: Int[Array, ""]) -> Int[Array, ""]:
+        place = time % self.round_length
+        if self._control_begins:
+            return jnp.where(place < self.k_control, CONTROL, EXPLORE)
+        return jnp.where(place < self.k_explore, EXPLORE, CONTROL)
+
+    def init(self, *, key: PRNGKeyArray) -> RunningMoments:
+        return RunningMoments.start()
+
+    def start(self, obs: Shaped[Array, "..."], before: Memory | None = None) -> Memory:
+        stats = self.density.init(self.spec.observation_shape)
+        if self.scope == "lifetime" and before is not None:
+            stats = before.stats
+        frames = jnp.broadcast_to(obs, (self.stack, *obs.shape))
+        return Memory(frames, stats, jnp.int32(0), jnp.float32(0))
+
+    def turn(self, memory: Memory) -> Int[Array, ""]:
+        return self.schedule(memory.time)
+
+    def see(self, memory: Memory) -> View:
+        if self.spec.max_steps:
+            time = memory.time.astype(jnp.float32) / self.spec.max_steps
+        else:
+            time = (memory.time % self.round_length).astype(jnp.float32) / self.round_length
+        return View(memory.frames, self.density.features(memory.stats), time)
+
+    def advance(
+        self, learnt: RunningMoments, memory: Memory, action: Int[Array, ""], timestep: TimeStep
+    ) -> tuple[Memory, Signal]:
+        seen = timestep.final_obs
+        is_control = self.schedule(memory.time) == CONTROL
+        scored = is_control & (self._place_in_turn(memory.time) >= self._quiet_steps)
+        # Score first, then add.
+        log_prob = jnp.where(scored, self.density.log_prob(memory.stats, seen), 0.0)
+        enters = {"scored": scored, "control": is_control, "all": jnp.bool_(True)}[self.fit_on]
+        stats = tree.select(enters, self.density.update(memory.stats, seen), memory.stats)
+        time = memory.time + 1
+        if self.scope == "round":
+            emptied = self.density.init(self.spec.observation_shape)
+            stats = tree.select(time % self.round_length == 0, emptied, stats)
+        discounted = self.gamma * memory.discounted + log_prob
+        frames = jnp.concatenate([memory.frames[1:], seen[None]])
+        return Memory(frames, stats, time, discounted), Signal(log_prob, scored, discounted)
+
+    def score(self, learnt: RunningMoments, rollout: Rollout) -> tuple[RunningMoments, dict[str, Score]]:
+        signal: Signal = rollout.signal
+        learnt = update_moments(learnt, signal.discounted.reshape(-1))
+        reward = signal.log_prob * scale(learnt)
+        over = ended(rollout)
+        explore = explore_reward(reward, rollout.decision.role == CONTROL, over)
+        discount = jnp.where(rollout.terminated, 0.0, self.gamma)
+        rewards = {"explore": explore, "control": reward}
+        return learnt, {
+            role: Score(
+                reward=rewards[role][..., None],
+                discount=discount[..., None],
+                cut=over[..., None],
+                bonus=jnp.zeros_like(reward),
+                target_shift=jnp.zeros_like(reward)[..., None],
+            )
+            for role in self.roles
+        }
+
+    def learn(
+        self, learnt: RunningMoments, rollout: Rollout, *, key: PRNGKeyArray
+    ) -> tuple[RunningMoments, dict[str, Array]]:
+        signal: Signal = rollout.signal
+        scored = signal.scored.astype(jnp.float32)
+        mean = jnp.sum(signal.log_prob) / jnp.maximum(jnp.sum(scored), 1.0)
+        return learnt, {"surprise": -mean, "reward_scale": scale(learnt)}
+
+    @property
+    def _control_begins(self) -> bool:
+        return self.first == "control" or (self.first == "auto" and self.spec.id in CONTROL_FIRST)
+
+    @property
+    def _quiet_steps(self) -> int:
+        return int(self.quiet * self.k_control)
+
+    def _place_in_turn(self, time: Int[Array, ""]) -> Int[Array, ""]:
+        """Steps since Control's turn began, on steps of Control."""
+        begins = 0 if self._control_begins else self.k_explore
+        return time % self.round_length - begins
+
+
+def explore_reward(
+    reward: Float[Array, "T B"], is_control: Bool[Array, "T B"], over: Bool[Array, "T B"]
+) -> Float[Array, "T B"]:
+    """Minus the sum of Control's reward in the turn that follows, on the last step of each Explore turn; 0 elsewhere.
+
+    An episode that ends within Explore's turn pays it nothing; a Control turn that the rollout's end cuts in two pays
+    what it earned so far.
+    """
+
+    def back(owed, step):
+        r, controls, ends = step
+        owed = jnp.where(ends, 0.0, owed)
+        paid = jnp.where(controls, 0.0, -owed)
+        return jnp.where(controls, owed + r, 0.0), paid
+
+    return jax.lax.scan(back, jnp.zeros(reward.shape[1]), (reward, is_control, over), reverse=True)[1]
+
+
+METHOD = AdversarialSurprise

@@ -1,0 +1,148 @@
+"""Networks for one sample; callers `vmap`. Every field that is not an array is static, so plain `jit` works on them."""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+
+from advsurprise.errors import UserError
+from advsurprise.types import EnvSpec, View
+
+
+class Dense(eqx.Module):
+    """x W + b, with orthogonal W."""
+
+    weight: Float[Array, "inputs outputs"]
+    bias: Float[Array, " outputs"]
+
+    def __init__(self, inputs: int, outputs: int, *, scale: float, key: PRNGKeyArray):
+        self.weight = jax.nn.initializers.orthogonal(scale)(key, (inputs, outputs), jnp.float32)
+        self.bias = jnp.zeros(outputs)
+
+    def __call__(self, x: Float[Array, "*n inputs"]) -> Float[Array, "*n outputs"]:
+        return x @ self.weight + self.bias
+
+
+class Conv(eqx.Module):
+    """A convolution as patches times a matrix: XLA's gradient of a CPU convolution is ten times slower."""
+
+    dense: Dense
+    kernel: int = eqx.field(static=True)
+    stride: int = eqx.field(static=True)
+    same: bool = eqx.field(static=True)
+
+    def __init__(self, channels: int, outputs: int, *, kernel: int, stride: int, same: bool = False, key: PRNGKeyArray):
+        self.dense = Dense(kernel * kernel * channels, outputs, scale=math.sqrt(2), key=key)
+        self.kernel, self.stride, self.same = kernel, stride, same
+
+    def __call__(self, x: Float[Array, "rows columns channels"]) -> Float[Array, "new_rows new_columns outputs"]:
+        return self.dense(patches(x, kernel=self.kernel, stride=self.stride, same=self.same))
+
+
+def patches(
+    x: Float[Array, "rows columns channels"], *, kernel: int, stride: int, same: bool
+) -> Float[Array, "new_rows new_columns patch"]:
+    """Every kernel x kernel patch, flattened as [row, column, channel]; `same` pads with zeros as TensorFlow does."""
+    sizes = x.shape[:2]
+    if same:
+        outs = [-(-size // stride) for size in sizes]
+        pads = [max((out - 1) * stride + kernel - size, 0) for out, size in zip(outs, sizes, strict=True)]
+        x = jnp.pad(x, [(pad // 2, pad - pad // 2) for pad in pads] + [(0, 0)])
+    else:
+        outs = [(size - kernel) // stride + 1 for size in sizes]
+    rows, columns = outs
+    parts = [
+        x[i : i + (rows - 1) * stride + 1 : stride, j : j + (columns - 1) * stride + 1 : stride]
+        for i in range(kernel)
+        for j in range(kernel)
+    ]
+    return jnp.concatenate(parts, axis=-1)
+
+
+class GridTorso(eqx.Module):
+    """Room worlds: one-hot frames and density features on channels, three convolutions of stride 2."""
+
+    convs: tuple[Conv, ...]
+    num_classes: int = eqx.field(static=True)
+
+    def __init__(self, spec: EnvSpec, frames: int, features: int, *, key: PRNGKeyArray):
+        self.num_classes = spec.num_classes
+        per_cell = math.prod(spec.observation_shape[2:])
+        widths = (per_cell * (frames * spec.num_classes + features), 16, 32, 64)
+        keys = jax.random.split(key, 3)
+        self.convs = tuple(
+            Conv(before, after, kernel=3, stride=2, same=True, key=k)
+            for before, after, k in zip(widths[:-1], widths[1:], keys, strict=True)
+        )
+
+    def __call__(self, view: View) -> Float[Array, " outputs"]:
+        rows, columns = view.frames.shape[1:3]
+        seen = jax.nn.one_hot(jnp.moveaxis(view.frames, 0, -1), self.num_classes)
+        x = jnp.concatenate([seen.reshape(rows, columns, -1), view.features.reshape(rows, columns, -1)], axis=-1)
+        for conv in self.convs:
+            x = jax.nn.relu(conv(x))
+        return x.reshape(-1)
+
+
+class VectorTorso(eqx.Module):
+    """Real vectors, and classes that do not lie on a grid: two dense layers."""
+
+    layers: tuple[Dense, ...]
+    num_classes: int = eqx.field(static=True)
+
+    def __init__(self, spec: EnvSpec, frames: int, features: int, *, width: int = 64, key: PRNGKeyArray):
+        self.num_classes = spec.num_classes if spec.observation_kind == "classes" else 0
+        entries = math.prod(spec.observation_shape)
+        inputs = entries * (frames * max(self.num_classes, 1) + features)
+        keys = jax.random.split(key, 2)
+        self.layers = tuple(
+            Dense(size, width, scale=math.sqrt(2), key=k) for size, k in zip((inputs, width), keys, strict=True)
+        )
+
+    def __call__(self, view: View) -> Float[Array, " outputs"]:
+        frames = view.frames
+        seen = jax.nn.one_hot(frames, self.num_classes) if self.num_classes else frames.astype(jnp.float32)
+        x = jnp.concatenate([seen.reshape(-1), view.features.reshape(-1)])
+        for layer in self.layers:
+            x = jax.nn.tanh(layer(x))
+        return x
+
+
+class ActorCritic(eqx.Module):
+    """A policy and its values on one torso: torso, one dense layer with the time joined, two heads."""
+
+    torso: GridTorso | VectorTorso
+    hidden: Dense
+    actor: Dense
+    critic: Dense
+
+    def __init__(self, spec: EnvSpec, *, frames: int, features: int, actions: int, streams: int, key: PRNGKeyArray):
+        torso_key, hidden_key, actor_key, critic_key = jax.random.split(key, 4)
+        self.torso = make_torso(spec, frames, features, key=torso_key)
+        outputs = jax.eval_shape(self.torso, blank_view(spec, frames, features)).shape[0]
+        self.hidden = Dense(outputs + 1, 64, scale=math.sqrt(2), key=hidden_key)
+        self.actor = Dense(64, actions, scale=0.01, key=actor_key)
+        self.critic = Dense(64, streams, scale=1.0, key=critic_key)
+
+    def __call__(self, view: View) -> tuple[Float[Array, " actions"], Float[Array, " streams"]]:
+        x = jnp.concatenate([self.torso(view), view.time[None]])
+        x = jax.nn.tanh(self.hidden(x))
+        return self.actor(x), self.critic(x)
+
+
+def make_torso(spec: EnvSpec, frames: int, features: int, *, key: PRNGKeyArray) -> GridTorso | VectorTorso:
+    """The torso that fits what the world shows."""
+    if spec.observation_kind == "classes" and len(spec.observation_shape) in (2, 3):
+        return GridTorso(spec, frames, features, key=key)
+    if spec.observation_kind in ("vector", "classes"):
+        return VectorTorso(spec, frames, features, key=key)
+    raise UserError(f"{spec.id}: no network for observations of kind {spec.observation_kind!r}")
+
+
+def blank_view(spec: EnvSpec, frames: int, features: int) -> View:
+    """A view of the right shapes."""
+    dtype = jnp.dtype(spec.observation_dtype)
+    empty: Shaped[Array, ...] = jnp.zeros((frames, *spec.observation_shape), dtype)
+    return View(empty, jnp.zeros((*spec.observation_shape, features)), jnp.float32(0))

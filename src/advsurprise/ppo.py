@@ -1,0 +1,122 @@
+"""Proximal policy optimisation of one policy on one batch. Knows no method and no environment."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from advsurprise.config import PPOConfig
+from advsurprise.networks import ActorCritic
+from advsurprise.types import View
+
+
+class Batch(eqx.Module):
+    """Samples of one role, axes [N, …]."""
+
+    view: View
+    action: Int[Array, " N"]
+    log_prob: Float[Array, " N"]
+    """Log-probability of the action when it was taken."""
+    value: Float[Array, "N V"]
+    """Value predicted then."""
+    advantage: Float[Array, " N"]
+    target: Float[Array, "N V"]
+    """What the value should have been."""
+    weight: Float[Array, " N"]
+    """1 for a sample, 0 for padding."""
+
+
+def optimiser(cfg: PPOConfig, *, steps_per_gradient_step: float = 0.0) -> optax.GradientTransformation:
+    """Adam behind a limit on the gradient's norm; with `lr_end_steps` the rate falls linearly in environment steps."""
+    rate: optax.ScalarOrSchedule = cfg.lr
+    if cfg.lr_end_steps:
+        rate = optax.linear_schedule(cfg.lr, 0.0, max(1, round(cfg.lr_end_steps / steps_per_gradient_step)))
+    return optax.chain(optax.clip_by_global_norm(cfg.max_grad_norm), optax.adam(rate, eps=cfg.adam_eps))
+
+
+def policy_loss(
+    log_prob: Float[Array, " N"],
+    old_log_prob: Float[Array, " N"],
+    advantage: Float[Array, " N"],
+    weight: Float[Array, " N"],
+    *,
+    clip: float,
+) -> Float[Array, ""]:
+    """−E min(ρ A, clip(ρ, 1 ± ε) A), ρ = π(a|s) / π_old(a|s): Schulman et al. 2017, equation 7."""
+    ratio = jnp.exp(log_prob - old_log_prob)
+    kept = jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage)
+    return -weighted_mean(kept, weight)
+
+
+def value_loss(
+    value: Float[Array, "N V"],
+    old_value: Float[Array, "N V"],
+    target: Float[Array, "N V"],
+    weight: Float[Array, " N"],
+    *,
+    clip: float,
+) -> Float[Array, ""]:
+    """E max((V − R)², (V_old + clip(V − V_old, ±ε) − R)²), summed over streams; ε = 0: E (V − R)²."""
+    loss = (value - target) ** 2
+    if clip:
+        near = old_value + jnp.clip(value - old_value, -clip, clip)
+        loss = jnp.maximum(loss, (near - target) ** 2)
+    return weighted_mean(jnp.sum(loss, axis=-1), weight)
+
+
+def weighted_mean(x: Float[Array, " N"], weight: Float[Array, " N"]) -> Float[Array, ""]:
+    """Σ w x / Σ w, and 0 where all weights are 0."""
+    return jnp.sum(x * weight) / jnp.maximum(jnp.sum(weight), 1e-8)
+
+
+def loss(policy: ActorCritic, batch: Batch, cfg: PPOConfig) -> tuple[Float[Array, ""], dict[str, Array]]:
+    """Policy loss + c_v · value loss − c_e · entropy, and what is worth logging of it."""
+    logits, value = jax.vmap(policy)(batch.view)
+    log_probs = jax.nn.log_softmax(logits)
+    log_prob = jnp.take_along_axis(log_probs, batch.action[:, None], axis=1)[:, 0]
+    advantage = batch.advantage
+    if cfg.normalise_advantage:
+        mean = weighted_mean(advantage, batch.weight)
+        spread = jnp.sqrt(weighted_mean((advantage - mean) ** 2, batch.weight))
+        advantage = (advantage - mean) / (spread + 1e-8)
+    pi = policy_loss(log_prob, batch.log_prob, advantage, batch.weight, clip=cfg.clip)
+    v = value_loss(value, batch.value, batch.target, batch.weight, clip=cfg.value_clip)
+    entropy = weighted_mean(-jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1), batch.weight)
+    ratio = log_prob - batch.log_prob
+    metrics = {
+        "policy_loss": pi,
+        "value_loss": v,
+        "entropy": entropy,
+        "approx_kl": weighted_mean(jnp.exp(ratio) - 1 - ratio, batch.weight),
+        "clip_fraction": weighted_mean((jnp.abs(jnp.exp(ratio) - 1) > cfg.clip).astype(jnp.float32), batch.weight),
+    }
+    return pi + cfg.value_coef * v - cfg.entropy_coef * entropy, metrics
+
+
+def update(
+    policy: ActorCritic,
+    opt_state: optax.OptState,
+    batch: Batch,
+    cfg: PPOConfig,
+    optimiser: optax.GradientTransformation,
+    *,
+    key: PRNGKeyArray,
+) -> tuple[ActorCritic, optax.OptState, dict[str, Array]]:
+    """Improves one policy on one batch. Each epoch shuffles anew; what does not fill a last minibatch is left out."""
+    samples = batch.action.shape[0]
+    minibatch = min(cfg.minibatch, samples)
+    number = samples // minibatch
+
+    def step(carry, chosen):
+        policy, opt_state = carry
+        part = jax.tree.map(lambda leaf: leaf[chosen], batch)
+        (total, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(policy, part, cfg)
+        change, opt_state = optimiser.update(gradient, opt_state, policy)
+        metrics |= {"loss": total, "grad_norm": optax.global_norm(gradient)}
+        return (optax.apply_updates(policy, change), opt_state), metrics
+
+    orders = jax.vmap(lambda k: jax.random.permutation(k, samples))(jax.random.split(key, cfg.epochs))
+    chosen = orders[:, : number * minibatch].reshape(cfg.epochs * number, minibatch)
+    (policy, opt_state), metrics = jax.lax.scan(step, (policy, opt_state), chosen)
+    return policy, opt_state, jax.tree.map(jnp.mean, metrics)

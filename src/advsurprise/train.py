@@ -1,0 +1,113 @@
+"""Training loops: fused (a pure world, one compiled program per update, seeds together) and hosted (any world)."""
+
+from typing import Any, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, PRNGKeyArray
+
+from advsurprise import envs, methods
+from advsurprise.collect import HostCollector, ScanCollector
+from advsurprise.config import RunConfig
+from advsurprise.envs.base import AbstractEnv, as_host
+from advsurprise.interaction import make_agent
+from advsurprise.learn import Learner, learn, make_learner, make_optimiser
+
+
+class TrainState(eqx.Module):
+    """All that a run is between two updates. It is saved whole, and in pure worlds nothing else is needed to go on.
+
+    In the fused loop every leaf has a leading axis S, one entry per seed.
+    """
+
+    learner: Learner
+    carry: Any
+    """Where collecting stands: worlds and memories of all bodies."""
+    update: Int[Array, "..."]
+    """Updates done."""
+    key: PRNGKeyArray
+    """The run's key. Every update's keys are folded from it, so it never changes."""
+
+
+class Loop(Protocol):
+    """What a driver needs of a training loop."""
+
+    def init(self) -> TrainState:
+        """The state before the first update."""
+        ...
+
+    def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
+        """Collects one rollout and learns from it; metrics have an axis S."""
+        ...
+
+
+class Fused:
+    """Collecting and learning in one compiled program, mapped over seeds."""
+
+    def __init__(self, cfg: RunConfig, env: AbstractEnv | None = None):
+        self.cfg = cfg
+        self.env = make_env(cfg) if env is None else env
+        self.method = methods.make(cfg.method, self.env.spec, **cfg.method_fields)
+        self._optimiser = make_optimiser(cfg.ppo, self.method, cfg.bodies, cfg.rollout)
+        self._collector = ScanCollector(self.env, cfg.bodies, cfg.rollout)
+        self._init = jax.jit(jax.vmap(self._init_seed))
+        self._update = jax.jit(jax.vmap(self._update_seed))
+
+    def init(self) -> TrainState:
+        return self._init(seed_keys(self.cfg.seeds))
+
+    def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
+        return self._update(state)
+
+    def _init_seed(self, key: PRNGKeyArray) -> TrainState:
+        agent_key, world_key = jax.random.split(jax.random.fold_in(key, 0))
+        learner = make_learner(make_agent(self.method, key=agent_key), self._optimiser)
+        return TrainState(learner, self._collector.start(learner.agent, key=world_key), jnp.int32(0), key)
+
+    def _update_seed(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
+        collect_key, learn_key = update_keys(state)
+        carry, rollout = self._collector.collect(state.learner.agent, state.carry, key=collect_key)
+        learner, metrics = learn(state.learner, rollout, self.cfg.ppo, self._optimiser, key=learn_key)
+        return TrainState(learner, carry, state.update + 1, state.key), metrics
+
+
+class Hosted:
+    """Collecting on the host, learning compiled; one seed. The same keys as `Fused`, so the same run to rounding."""
+
+    def __init__(self, cfg: RunConfig, env: AbstractEnv | None = None):
+        self.cfg = cfg
+        self.env = make_env(cfg) if env is None else env
+        self.method = methods.make(cfg.method, self.env.spec, **cfg.method_fields)
+        self._optimiser = make_optimiser(cfg.ppo, self.method, cfg.bodies, cfg.rollout)
+        self._collector = HostCollector(as_host(self.env, cfg.bodies), cfg.rollout)
+        self._learn = jax.jit(lambda learner, rollout, key: learn(learner, rollout, cfg.ppo, self._optimiser, key=key))
+
+    def init(self) -> TrainState:
+        key = seed_keys(self.cfg.seeds)[0]
+        agent_key, world_key = jax.random.split(jax.random.fold_in(key, 0))
+        learner = make_learner(make_agent(self.method, key=agent_key), self._optimiser)
+        return TrainState(learner, self._collector.start(learner.agent, key=world_key), jnp.int32(0), key)
+
+    def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
+        collect_key, learn_key = update_keys(state)
+        carry, rollout = self._collector.collect(state.learner.agent, state.carry, key=collect_key)
+        learner, metrics = self._learn(state.learner, rollout, learn_key)
+        metrics = {name: value[None] for name, value in metrics.items()}
+        return TrainState(learner, carry, state.update + 1, state.key), metrics
+
+
+def make_env(cfg: RunConfig) -> AbstractEnv:
+    """The world of a run."""
+    return envs.make(cfg.env, **cfg.env_fields)
+
+
+def seed_keys(seeds: tuple[int, ...]) -> PRNGKeyArray:
+    """One key per seed."""
+    return jnp.stack([jax.random.key(seed) for seed in seeds])
+
+
+def update_keys(state: TrainState) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+    """Keys of the next update, for collecting and for learning."""
+    collect_key, learn_key = jax.random.split(jax.random.fold_in(state.key, state.update + 1))
+    return collect_key, learn_key
