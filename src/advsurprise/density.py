@@ -1,0 +1,267 @@
+"""Density models of observations, fitted on the fly: a config object and an explicit state, its sufficient statistics.
+
+A model sees one body and one observation at a time (callers `vmap` over bodies and `scan` over time) and treats the
+entries of an observation as independent. `log_prob(stats, x)` scores x under what has been added to `stats` so far,
+so the order of calls is the caller's: the convention of surprise minimisation is *score first, then add*,
+
+    r_t = log p_θ(o_{t+1}) with θ fitted on o_1 … o_t;  θ ← update(θ, o_{t+1}).
+
+Counts are float32 and exact up to 2²⁴ ≈ 16.8 million observations per body.
+"""
+
+import abc
+import math
+from typing import Generic, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Integer, Shaped
+
+from advsurprise.errors import UserError
+
+Stats = TypeVar("Stats")
+
+
+class AbstractDensity(eqx.Module, Generic[Stats]):
+    """A family of densities over observations of a fixed shape. Every `Stats` has a field `count`."""
+
+    @property
+    @abc.abstractmethod
+    def num_features(self) -> int:
+        """Features per entry of the observation."""
+
+    @abc.abstractmethod
+    def init(self, shape: tuple[int, ...]) -> Stats:
+        """Statistics of no observation; `shape` is the shape of one observation."""
+
+    @abc.abstractmethod
+    def update(self, stats: Stats, x: Shaped[Array, "*shape"]) -> Stats:
+        """Statistics with the observation `x` added."""
+
+    @abc.abstractmethod
+    def log_prob(self, stats: Stats, x: Shaped[Array, "*shape"]) -> Float[Array, ""]:
+        """Log-density of `x` in nats, summed over entries, under the observations added so far."""
+
+    @abc.abstractmethod
+    def entropy(self, stats: Stats) -> Float[Array, ""]:
+        """Entropy of the fitted density in nats, summed over entries."""
+
+    @abc.abstractmethod
+    def features(self, stats: Stats) -> Float[Array, "*shape k"]:
+        """The fitted parameters as a policy sees them, on a last axis of size `num_features`."""
+
+
+class CategoricalStats(eqx.Module):
+    """How often each entry took each class."""
+
+    counts: Float[Array, "*shape classes"]
+    """Observations in which the entry had the class."""
+    count: Float[Array, ""]
+    """Observations added, n."""
+
+
+class Categorical(AbstractDensity[CategoricalStats]):
+    """One independent categorical per entry, with probabilities
+
+        p_c = (n_c + α) / (n + C α),  and 1 / C if n = α = 0,
+        log p(x) = Σ_entries log max(p_x, floor).
+
+    The floor acts on the score alone and does not renormalise, as published. It lies far below 1 / C: a class never
+    seen after the first observation costs log floor, more than any class does before it.
+    """
+
+    num_classes: int = eqx.field(static=True)
+    """Number of classes C; entries are the integers from 0 to C, exclusive, and a larger one scores nan."""
+    floor: float = eqx.field(static=True, default=1e-3)
+    """Least probability used in a score."""
+    pseudo_count: float = eqx.field(static=True, default=0.0)
+    """Observations α of every class assumed beforehand (Laplace smoothing)."""
+
+    def __check_init__(self):
+        if self.num_classes < 1:
+            raise UserError(f"a categorical needs at least one class, not {self.num_classes}")
+        if not 0 <= self.floor < 1 or self.pseudo_count < 0:
+            raise UserError("floor must lie in [0, 1) and pseudo_count must not be negative")
+        if self.floor == self.pseudo_count == 0:
+            raise UserError("floor and pseudo_count are both zero: a class never seen would score -inf")
+
+    @property
+    def num_features(self) -> int:
+        return self.num_classes
+
+    def init(self, shape: tuple[int, ...]) -> CategoricalStats:
+        return CategoricalStats(jnp.zeros((*shape, self.num_classes), jnp.float32), jnp.float32(0))
+
+    def update(self, stats: CategoricalStats, x: Integer[Array, "*shape"]) -> CategoricalStats:
+        seen = jax.nn.one_hot(x, self.num_classes, dtype=jnp.float32)
+        return CategoricalStats(stats.counts + seen, stats.count + 1)
+
+    def log_prob(self, stats: CategoricalStats, x: Integer[Array, "*shape"]) -> Float[Array, ""]:
+        """log p(x) = Σ_entries log max(p_x, floor)."""
+        index = x.astype(jnp.int32)[..., None]
+        seen = jnp.take_along_axis(stats.counts, index, axis=-1, mode="fill", fill_value=jnp.nan)
+        return _sum(jnp.log(jnp.maximum(self._probability(seen, stats.count), self.floor)))
+
+    def entropy(self, stats: CategoricalStats) -> Float[Array, ""]:
+        """H = −Σ_entries Σ_c p_c log p_c, without the floor."""
+        return _sum(jax.scipy.special.entr(self.features(stats)))
+
+    def features(self, stats: CategoricalStats) -> Float[Array, "*shape {self.num_classes}"]:
+        """p_c, without the floor."""
+        return self._probability(stats.counts, stats.count)
+
+    def _probability(self, counts: Float[Array, "..."], count: Float[Array, ""]) -> Float[Array, "..."]:
+        return _ratio(counts + self.pseudo_count, count + self.num_classes * self.pseudo_count, 1 / self.num_classes)
+
+
+class GaussianStats(eqx.Module):
+    """Moments of each entry, the prior's pseudo-observations included."""
+
+    mean: Float[Array, "*shape"]
+    """Mean μ."""
+    residue: Float[Array, "*shape"]
+    """What rounding has added to `mean` so far and the next update takes back."""
+    spread: Float[Array, "*shape"]
+    """Sum of squared deviations from `mean`."""
+    count: Float[Array, ""]
+    """Observations added, n, without the prior's."""
+
+
+class Gaussian(AbstractDensity[GaussianStats]):
+    """One independent Gaussian per entry, with c₀ pseudo-observations of mean m₀ and variance v₀ as its prior:
+
+        μ  = (c₀ m₀ + Σ x_i) / (c₀ + n)
+        σ² = (c₀ (v₀ + m₀²) + Σ x_i²) / (c₀ + n) − μ²,  σ at least min_std
+        log p(x) = −½ Σ_entries ( ((x − μ) / σ)² + log(2π σ²) ).
+
+    The moments are updated by Welford's recursion, which has no difference of large numbers; the running mean is
+    summed with compensation, since increments of order 1 / n² would otherwise be lost after some thousand steps.
+    With c₀ = 0 the prior holds until the first observation only.
+    """
+
+    prior_mean: float = eqx.field(static=True, default=0.0)
+    """Mean m₀ of the prior's pseudo-observations."""
+    prior_var: float = eqx.field(static=True, default=1.0)
+    """Variance v₀ of the prior's pseudo-observations."""
+    prior_count: float = eqx.field(static=True, default=1.0)
+    """Number c₀ of the prior's pseudo-observations."""
+    min_std: float = eqx.field(static=True, default=1e-3)
+    """Least standard deviation."""
+    as_code: bool = eqx.field(static=True, default=False)
+    """Score with the published term −½ log(2π σ) in place of −½ log(2π σ²): half the weight on log σ, not a density.
+    Moments and entropy stay correct; the published recursion for them, which drops the first sample, is not kept."""
+
+    def __check_init__(self):
+        if self.prior_var < 0 or self.prior_count < 0 or self.min_std <= 0:
+            raise UserError("prior_var and prior_count must not be negative and min_std must be positive")
+
+    @property
+    def num_features(self) -> int:
+        return 2
+
+    def init(self, shape: tuple[int, ...]) -> GaussianStats:
+        return GaussianStats(
+            mean=jnp.full(shape, self.prior_mean, jnp.float32),
+            residue=jnp.zeros(shape, jnp.float32),
+            spread=jnp.full(shape, self.prior_count * self.prior_var, jnp.float32),
+            count=jnp.float32(0),
+        )
+
+    def update(self, stats: GaussianStats, x: Float[Array, "*shape"]) -> GaussianStats:
+        """μ' = μ + (x − μ) / (c₀ + n + 1);  S' = S + (x − μ)(x − μ')."""
+        count = stats.count + 1
+        deviation = x - stats.mean
+        increment = deviation / (count + self.prior_count) - stats.residue
+        mean = stats.mean + increment
+        residue = (mean - stats.mean) - increment
+        return GaussianStats(mean, residue, stats.spread + deviation * (x - mean), count)
+
+    def log_prob(self, stats: GaussianStats, x: Float[Array, "*shape"]) -> Float[Array, ""]:
+        """log p(x) = −½ Σ_entries ( ((x − μ) / σ)² + log(2π σ²) )."""
+        std = self._std(stats)
+        power = 1 if self.as_code else 2
+        return -0.5 * _sum(((x - stats.mean) / std) ** 2 + math.log(2 * math.pi) + power * jnp.log(std))
+
+    def entropy(self, stats: GaussianStats) -> Float[Array, ""]:
+        """H = ½ Σ_entries log(2π e σ²), with the σ of the score."""
+        return _sum(0.5 * math.log(2 * math.pi * math.e) + jnp.log(self._std(stats)))
+
+    def features(self, stats: GaussianStats) -> Float[Array, "*shape 2"]:
+        """μ and σ."""
+        return jnp.stack([stats.mean, self._std(stats)], axis=-1)
+
+    def _std(self, stats: GaussianStats) -> Float[Array, "*shape"]:
+        variance = _ratio(stats.spread, stats.count + self.prior_count, self.prior_var)
+        return jnp.maximum(jnp.sqrt(variance), self.min_std)
+
+
+class BernoulliStats(eqx.Module):
+    """How often each entry was on."""
+
+    ones: Float[Array, "*shape"]
+    """Observations in which the entry was on."""
+    count: Float[Array, ""]
+    """Observations added, n; one more with the phantom."""
+
+
+class Bernoulli(AbstractDensity[BernoulliStats]):
+    """One independent Bernoulli per entry, with probability of being on
+
+        p = (n_1 + α) / (n + 2 α),  and ½ if n = α = 0,  clipped to [clip, 1 − clip],
+        log p(x) = Σ_entries log(x p + (1 − x)(1 − p)).
+
+    The clip keeps an outcome never seen from scoring −∞; the two clipped probabilities still sum to one.
+    """
+
+    clip: float = eqx.field(static=True, default=1e-4)
+    """Least probability of either outcome."""
+    pseudo_count: float = eqx.field(static=True, default=0.0)
+    """Observations α of either outcome assumed beforehand."""
+    phantom: bool = eqx.field(static=True, default=False)
+    """Start from one observation of all zeros that nobody made (n starts at 1), as SMiRL's published code does."""
+
+    def __check_init__(self):
+        if not 0 < self.clip <= 0.5 or self.pseudo_count < 0:
+            raise UserError("clip must lie in (0, 0.5] and pseudo_count must not be negative")
+
+    @property
+    def num_features(self) -> int:
+        return 1
+
+    def init(self, shape: tuple[int, ...]) -> BernoulliStats:
+        return BernoulliStats(jnp.zeros(shape, jnp.float32), jnp.float32(self.phantom))
+
+    def update(self, stats: BernoulliStats, x: Shaped[Array, "*shape"]) -> BernoulliStats:
+        """Adds `x`, of any type; an entry is on where it is not zero."""
+        return BernoulliStats(stats.ones + x.astype(bool).astype(jnp.float32), stats.count + 1)
+
+    def log_prob(self, stats: BernoulliStats, x: Shaped[Array, "*shape"]) -> Float[Array, ""]:
+        """log p(x) = Σ_entries log(x p + (1 − x)(1 − p)), from the count of the outcome that x shows."""
+        seen = jnp.where(x.astype(bool), stats.ones, stats.count - stats.ones)
+        return _sum(jnp.log(self._probability(seen, stats.count)))
+
+    def entropy(self, stats: BernoulliStats) -> Float[Array, ""]:
+        """H = −Σ_entries ( p log p + (1 − p) log(1 − p) ), with the clipped p."""
+        on = self._probability(stats.ones, stats.count)
+        off = self._probability(stats.count - stats.ones, stats.count)
+        return _sum(jax.scipy.special.entr(on) + jax.scipy.special.entr(off))
+
+    def features(self, stats: BernoulliStats) -> Float[Array, "*shape 1"]:
+        """p, clipped."""
+        return self._probability(stats.ones, stats.count)[..., None]
+
+    def _probability(self, seen: Float[Array, "*shape"], count: Float[Array, ""]) -> Float[Array, "*shape"]:
+        p = _ratio(seen + self.pseudo_count, count + 2 * self.pseudo_count, 0.5)
+        return jnp.clip(p, self.clip, 1 - self.clip)
+
+
+def _ratio(part: Float[Array, "*shape"], whole: Float[Array, ""], empty: float) -> Float[Array, "*shape"]:
+    """part / whole, with 0 / 0 = `empty`; a part that is nan stays nan."""
+    return (part + jnp.where(whole > 0, 0, empty)) / jnp.where(whole > 0, whole, 1)
+
+
+def _sum(terms: Float[Array, "..."]) -> Float[Array, ""]:
+    """Sum of all entries, as a dot product: inside a plain sum XLA takes a CPU's logarithms one by one, 10x slower."""
+    flat = terms.reshape(-1)
+    return jnp.dot(flat, jnp.ones_like(flat), precision=jax.lax.Precision.HIGHEST)
