@@ -41,10 +41,8 @@ def update_moments(moments: RunningMoments, batch: Float[Array, "..."]) -> Runni
 
     total = moments.count + size
     new, old = size / total, moments.count / total
-    # Deviations from the old mean are smaller than the samples, and so are the rounding errors of their sum.
-    delta = jnp.mean(batch - moments.mean, axis=axes)
-    spread = jnp.mean((batch - (moments.mean + delta)) ** 2, axis=axes)
-    var = old * moments.var + new * spread + new * old * delta**2
+    delta = jnp.mean(batch, axis=axes) - moments.mean
+    var = old * moments.var + new * jnp.var(batch, axis=axes) + new * old * delta**2
     return RunningMoments(moments.mean + new * delta, var, total)
 
 
