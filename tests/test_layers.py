@@ -22,7 +22,9 @@ LAYERS = [
     ["collect", "learn"],
     ["parallel", "checkpoint", "metrics", "evaluate"],
     ["train"],
-    ["experiments", "sweep", "bench"],
+    ["run"],
+    ["api"],
+    ["experiments", "sweep", "bench", "commands"],
     ["cli"],
     ["__main__"],
 ]

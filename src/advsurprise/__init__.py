@@ -12,19 +12,40 @@ from advsurprise.envs.registration import register as _register
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from advsurprise.api import Trained as Trained
+    from advsurprise.api import load as load
+    from advsurprise.api import train as train
+    from advsurprise.config import PPOConfig as PPOConfig
+    from advsurprise.config import RunConfig as RunConfig
     from advsurprise.envs import list_envs as list_envs
     from advsurprise.envs import make as make
     from advsurprise.types import EnvSpec as EnvSpec
     from advsurprise.types import TimeStep as TimeStep
 
 _HOME = {
+    "PPOConfig": "advsurprise.config",
+    "RunConfig": "advsurprise.config",
+    "Trained": "advsurprise.api",
+    "load": "advsurprise.api",
+    "train": "advsurprise.api",
     "EnvSpec": "advsurprise.types",
     "TimeStep": "advsurprise.types",
     "list_envs": "advsurprise.envs",
     "make": "advsurprise.envs",
 }
 
-__all__ = ["EnvSpec", "TimeStep", "__version__", "list_envs", "make"]
+__all__ = [
+    "EnvSpec",
+    "PPOConfig",
+    "RunConfig",
+    "TimeStep",
+    "Trained",
+    "__version__",
+    "list_envs",
+    "load",
+    "make",
+    "train",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -24,6 +24,116 @@ Settings = Annotated[
 
 
 @dataclass(frozen=True)
+class Train:
+    """Train a method in a world. A run that lies in the folder already is continued."""
+
+    env: str | None = None
+    """The world (default rooms/four)."""
+    method: str | None = None
+    """The method (default adversarial-surprise)."""
+    steps: str | None = None
+    """Environment steps per seed, for example 300k or 2M (default 2M); rounded down to whole updates."""
+    seeds: str | None = None
+    """Seeds, trained together: 0..4, 0,3,7 or 5 (default 0)."""
+    bodies: int | None = None
+    """Bodies per seed that act at the same time (default 16)."""
+    out: pathlib.Path | None = None
+    """Folder of the run (default runs/WORLD-METHOD)."""
+    config: pathlib.Path | None = None
+    """A .json or .toml file of settings; flags and --set win over it."""
+    settings: Annotated[
+        UseAppendAction[tuple[str, ...]],
+        arg(name="set", metavar="FIELD=VALUE", help="Change any field: ppo.lr=1e-4, env.rooms=6, method.quiet=0.25 …"),
+    ] = ()
+    fresh: bool = False
+    """Throw away a run that lies in the folder already."""
+    dry_run: bool = False
+    """Print sizes, memory and an estimate of the time, and train nothing."""
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise import commands
+
+        cfg = commands.resolve(
+            config=self.config,
+            env=self.env,
+            method=self.method,
+            steps=self.steps,
+            seeds=self.seeds,
+            bodies=self.bodies,
+            settings=self.settings,
+        )
+        if self.dry_run:
+            _print(commands.dry_run(cfg, _tell), commands.dry_run_text, as_json=self.json)
+        else:
+            result = commands.train(cfg, self.out, fresh=self.fresh, quiet=self.json, tell=_tell)
+            _print(result, commands.train_text, as_json=self.json)
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Go on with a run that was stopped or killed, or make a finished one longer."""
+
+    run_folder: Annotated[Positional[pathlib.Path], arg(metavar="RUN")]
+    """The run's folder."""
+    steps: str | None = None
+    """Train to this many steps instead, for example 4M."""
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise import commands
+
+        result = commands.resume(self.run_folder, steps=self.steps, quiet=self.json, tell=_tell)
+        _print(result, commands.train_text, as_json=self.json)
+
+
+@dataclass(frozen=True)
+class Eval:
+    """Let frozen policies play, sampled and greedy, against random actions; no learning."""
+
+    run_folder: Annotated[Positional[pathlib.Path], arg(metavar="RUN")]
+    """The run's folder."""
+    episodes: int = 200
+    """Episodes for each kind of player, shared by ten evaluation seeds."""
+    env: str | None = None
+    """Another world to play in (zero-shot); the run's own if left out."""
+    settings: Settings = ()
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise import commands
+
+        result = commands.evaluate(
+            self.run_folder, episodes=self.episodes, env=self.env, settings=self.settings, tell=_tell
+        )
+        _print(result, commands.evaluate_text, as_json=self.json)
+
+
+@dataclass(frozen=True)
+class Methods:
+    """List the methods."""
+
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise import commands
+
+        _print(commands.list_methods(), commands.methods_text, as_json=self.json)
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Say what this machine offers and which extras are missing."""
+
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise import commands
+
+        _print(commands.doctor(), commands.doctor_text, as_json=self.json)
+
+
+@dataclass(frozen=True)
 class Envs:
     """List the worlds, or describe and draw one."""
 
@@ -132,9 +242,14 @@ class Theory:
 
 
 Verb = (
-    Annotated[Envs, subcommand("envs")]
-    | Annotated[Bench, subcommand("bench")]
+    Annotated[Train, subcommand("train")]
+    | Annotated[Resume, subcommand("resume")]
+    | Annotated[Eval, subcommand("eval")]
+    | Annotated[Methods, subcommand("methods")]
+    | Annotated[Envs, subcommand("envs")]
     | Annotated[Theory, subcommand("theory")]
+    | Annotated[Bench, subcommand("bench")]
+    | Annotated[Doctor, subcommand("doctor")]
 )
 
 

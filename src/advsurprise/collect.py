@@ -10,7 +10,7 @@ from jaxtyping import Array, PRNGKeyArray, Shaped
 
 from advsurprise import interaction
 from advsurprise.envs.base import AbstractEnv, Host, reset_all, step_all
-from advsurprise.interaction import Agent
+from advsurprise.interaction import Agent, role_schedule
 from advsurprise.types import Decision, Rollout, TimeStep
 
 
@@ -23,16 +23,6 @@ class Carry(eqx.Module):
     """State of all bodies."""
     memory: Any
     """The method's memories of all bodies."""
-
-
-def role_schedule(agent_method, length: int) -> np.ndarray | None:
-    """Which role moves at each step of a rollout, if that is known before: all bodies share the clock, the turns
-    depend on it alone, and rollouts begin with an episode. None otherwise."""
-    fixed = agent_method.spec.max_steps
-    if not fixed or length % fixed or agent_method.schedule(jnp.int32(0)) is None:
-        return None
-    with jax.ensure_compile_time_eval():
-        return np.asarray(jax.vmap(agent_method.schedule)(jnp.arange(length, dtype=jnp.int32) % fixed))
 
 
 class ScanCollector(eqx.Module):

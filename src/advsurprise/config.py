@@ -1,10 +1,15 @@
 """What can be chosen about a run. Derived sizes are properties, never stored."""
 
 import dataclasses
+import json
+import pathlib
+import re
+import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
-from advsurprise.errors import UserError
+from advsurprise.errors import UserError, nearest
 
 
 @dataclass(frozen=True)
@@ -108,3 +113,121 @@ def _check(rules: list[tuple[bool, str]]) -> None:
     for holds, sentence in rules:
         if not holds:
             raise UserError(sentence)
+
+
+def read_value(name: str, hint: Any, text: str) -> Any:
+    """The value a word stands for where a field of type `hint` is wanted; refuses what is not one."""
+    if hint is bool:
+        if text.lower() not in ("true", "false"):
+            raise UserError(f"{name} must be true or false, not {text!r}")
+        return text.lower() == "true"
+    if hint is int:
+        return read_count(name, text)
+    if hint is float:
+        try:
+            return float(text)
+        except ValueError:
+            raise UserError(f"{name} must be a number, not {text!r}") from None
+    if get_origin(hint) is tuple:
+        inner = get_args(hint)[0]
+        return tuple(read_value(name, inner, part) for part in text.split(",") if part)
+    choices = get_args(hint)
+    if choices and text not in choices:
+        raise UserError(f"unknown {name} {nearest(text, choices)}")
+    return text
+
+
+def read_count(name: str, text: str) -> int:
+    """Whole numbers, also written as 300k, 2M or 1e6."""
+    match = re.fullmatch(r"(-?\d+(?:\.\d+)?(?:e\d+)?)([kM]?)", text)
+    value = float(match[1]) * {"": 1, "k": 1000, "M": 1_000_000}[match[2]] if match else 0.5
+    if not value.is_integer():
+        raise UserError(f"{name} must be a whole number such as 500, 300k or 2M, not {text!r}")
+    return int(value)
+
+
+def read_seeds(text: str) -> tuple[int, ...]:
+    """Seeds from 0..4 (both ends included), 0,3,7 or 5."""
+    span = re.fullmatch(r"(\d+)\.\.(\d+)", text)
+    if span and int(span[1]) <= int(span[2]):
+        return tuple(range(int(span[1]), int(span[2]) + 1))
+    if re.fullmatch(r"\d+(,\d+)*", text):
+        return tuple(int(part) for part in text.split(","))
+    raise UserError(f"seeds are written 0..4 or 0,3,7 or 5, not {text!r}")
+
+
+def changed(cfg: RunConfig, words: Iterable[str], *, env_type: type | None, method_type: type) -> RunConfig:
+    """The configuration with fields changed by words such as ppo.lr=1e-4, env.rooms=6, method.quiet=0.25, bodies=64."""
+    homes: dict[str, Any] = {"ppo": PPOConfig, "env": env_type, "method": method_type}
+    parts: dict[str, dict[str, Any]] = {"ppo": {}, "env": {}, "method": {}, "": {}}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise UserError(f"write --set FIELD=VALUE, not {word!r}")
+        prefix, dot, last = name.rpartition(".")
+        if dot and prefix not in homes:
+            raise UserError(f"unknown field {name!r}: fields begin with ppo., env. or method., or are the run's own")
+        if prefix == "env" and env_type is None:
+            parts["env"][last] = _guess(text)
+            continue
+        owner = homes[prefix] if dot else RunConfig
+        own = {"env", "env_fields", "method", "method_fields", "ppo", "seeds"}
+        hints = {key: hint for key, hint in get_type_hints(owner).items() if key not in ("id", "spec")}
+        hints = hints if dot else {key: hint for key, hint in hints.items() if key not in own}
+        if last not in hints:
+            known = {f"{prefix}{dot}{key}" for key in hints} | (
+                {f"ppo.{k}" for k in get_type_hints(PPOConfig)} if not dot else set()
+            )
+            raise UserError(f"unknown field {nearest(name, known)}")
+        parts[prefix][last] = read_value(name, hints[last], text)
+    return dataclasses.replace(
+        cfg,
+        ppo=dataclasses.replace(cfg.ppo, **parts["ppo"]),
+        env_fields={**cfg.env_fields, **parts["env"]},
+        method_fields={**cfg.method_fields, **parts["method"]},
+        **parts[""],
+    )
+
+
+def from_dict(values: dict[str, Any], *, source: str) -> RunConfig:
+    """A configuration from plain values, as `as_dict` gives them; unknown keys are refused."""
+    known = {each.name for each in dataclasses.fields(RunConfig)}
+    ppo_known = {each.name for each in dataclasses.fields(PPOConfig)}
+    for name in values:
+        if name not in known:
+            raise UserError(f"{source}: unknown key {nearest(name, known)}")
+    ppo = values.get("ppo", {})
+    for name in ppo:
+        if name not in ppo_known:
+            raise UserError(f"{source}: unknown key ppo.{nearest(name, ppo_known)}")
+    values = dict(values)
+    if "seeds" in values:
+        values["seeds"] = tuple(values["seeds"])
+    for part in ("env_fields", "method_fields"):
+        values[part] = {key: tuple(v) if isinstance(v, list) else v for key, v in values.get(part, {}).items()}
+    try:
+        return RunConfig(**{**values, "ppo": PPOConfig(**ppo)})
+    except TypeError as error:
+        raise UserError(f"{source}: a value has the wrong type ({error})") from None
+
+
+def read_config(path: pathlib.Path) -> RunConfig:
+    """A configuration from a .json or .toml file."""
+    readers = {".json": json.loads, ".toml": tomllib.loads}
+    if path.suffix not in readers:
+        raise UserError(f"a configuration is a .json or .toml file, not {path.name!r}")
+    try:
+        values = readers[path.suffix](path.read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"could not read {path}: {str(error).splitlines()[0]}") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{path} does not hold a table of settings")
+    return from_dict(values, source=str(path))
+
+
+def _guess(text: str) -> Any:
+    """A value for a field of a world that is not ours: JSON if it is that, else the word itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,8 +1,11 @@
 """The two pure halves of a step around the world: decide before it moves, absorb after. Every loop is made of them."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from advsurprise import tree
@@ -16,7 +19,7 @@ class Agent(eqx.Module):
     """A method with what it has learnt."""
 
     method: AbstractMethod = eqx.field(static=True)
-    policies: dict[str, ActorCritic]
+    policies: dict[str, Any]
     """One policy per role."""
     learnt: eqx.Module
     """What the method has learnt besides."""
@@ -37,6 +40,16 @@ def make_agent(method: AbstractMethod, *, key: PRNGKeyArray) -> Agent:
         for role, role_key in zip(method.roles, role_keys, strict=True)
     }
     return Agent(method, policies, method.init(key=learnt_key))
+
+
+def role_schedule(method: AbstractMethod, length: int) -> np.ndarray | None:
+    """Which role moves at each step of a rollout, if that is known before: all bodies share the clock, the turns
+    depend on it alone, and rollouts begin with an episode. None otherwise."""
+    fixed = method.spec.max_steps
+    if not fixed or length % fixed or method.schedule(jnp.int32(0)) is None:
+        return None
+    with jax.ensure_compile_time_eval():
+        return np.asarray(jax.vmap(method.schedule)(jnp.arange(length, dtype=jnp.int32) % fixed))
 
 
 def start(agent: Agent, obs: Shaped[Array, "B ..."]):

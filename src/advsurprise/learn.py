@@ -1,5 +1,7 @@
 """One update: a rollout in, a better agent out. Both loops call it, for every method."""
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,14 +11,15 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from advsurprise import ppo
 from advsurprise.advantage import turn_gae
-from advsurprise.collect import role_schedule
 from advsurprise.config import PPOConfig
-from advsurprise.interaction import Agent
+from advsurprise.interaction import Agent, role_schedule
 from advsurprise.methods.base import AbstractMethod, ended
 from advsurprise.types import Rollout, Score
 
 CAPACITY_SLACK = 1.25
-"""Where turns are not known beforehand: room for a role's steps, relative to an equal share of the rollout."""
+"""Where episodes have no fixed length: room for a role's steps, relative to its share of a long episode."""
+LONG_EPISODE = 4096
+"""Steps over which that share is counted."""
 
 
 class Learner(eqx.Module):
@@ -26,23 +29,30 @@ class Learner(eqx.Module):
     opt_states: dict[str, optax.OptState]
 
 
-def make_optimiser(cfg: PPOConfig, method: AbstractMethod, bodies: int, length: int) -> optax.GradientTransformation:
+Optimisers = dict[str, optax.GradientTransformation]
+"""One optimiser per role: roles that take turns of different lengths take different numbers of gradient steps."""
+
+
+def make_optimiser(cfg: PPOConfig, method: AbstractMethod, bodies: int, length: int) -> Optimisers:
     """The optimiser of every role; a schedule is told how many environment steps one gradient step stands for."""
-    share = max(1, bodies * length // len(method.roles))
-    gradient_steps = cfg.epochs * max(1, share // cfg.minibatch)
-    return ppo.optimiser(cfg, steps_per_gradient_step=bodies * length / gradient_steps)
+
+    def one(index: int) -> optax.GradientTransformation:
+        gradient_steps = cfg.epochs * max(1, batch_size(method, index, length, bodies) // cfg.minibatch)
+        return ppo.optimiser(cfg, steps_per_gradient_step=bodies * length / gradient_steps)
+
+    return {role: one(index) for index, role in enumerate(method.roles)}
 
 
-def make_learner(agent: Agent, optimiser: optax.GradientTransformation) -> Learner:
+def make_learner(agent: Agent, optimiser: Optimisers) -> Learner:
     """A learner at the beginning."""
-    return Learner(agent, {role: optimiser.init(policy) for role, policy in agent.policies.items()})
+    return Learner(agent, {role: optimiser[role].init(policy) for role, policy in agent.policies.items()})
 
 
 def learn(
     learner: Learner,
     rollout: Rollout,
     cfg: PPOConfig,
-    optimiser: optax.GradientTransformation,
+    optimiser: Optimisers,
     *,
     key: PRNGKeyArray,
 ) -> tuple[Learner, dict[str, Array]]:
@@ -55,7 +65,7 @@ def learn(
     for index, (role, role_key) in enumerate(zip(method.roles, role_keys, strict=True)):
         batch, seen = role_batch(rollout, scores[role], index, method, lam=cfg.gae_lambda)
         policies[role], opt_states[role], found = ppo.update(
-            agent.policies[role], learner.opt_states[role], batch, cfg, optimiser, key=role_key
+            agent.policies[role], learner.opt_states[role], batch, cfg, optimiser[role], key=role_key
         )
         metrics |= {f"{role}/{name}": value for name, value in (found | seen).items()}
     learnt, found = method.learn(learnt, rollout, key=method_key)
@@ -91,6 +101,7 @@ def role_batch(
     reward = jnp.sum(score.reward.sum(-1) * mine) / jnp.maximum(mine.sum(), 1.0)
     seen = {
         "reward": reward,
+        "left_out": 1.0 - jnp.sum(weight) / jnp.maximum(mine.sum(), 1.0),
         "value": ppo.weighted_mean(taken[3].sum(-1), weight),
         "explained_variance": explained_variance(taken[3].sum(-1), taken[5].sum(-1), weight),
     }
@@ -110,10 +121,24 @@ def take_role(samples, active: Bool[Array, "T B"], index: int, method: AbstractM
         flat = jax.tree.map(lambda leaf: leaf[steps].reshape(-1, *leaf.shape[2:]), samples)
         return flat, jnp.ones(len(steps) * bodies)
     total = length * bodies
-    capacity = min(total, int(np.ceil(CAPACITY_SLACK * total / len(method.roles))))
-    order = jnp.argsort(~active.reshape(-1), stable=True)[:capacity]
+    order = jnp.argsort(~active.reshape(-1), stable=True)[: batch_size(method, index, length, bodies)]
     flat = jax.tree.map(lambda leaf: leaf.reshape(total, *leaf.shape[2:])[order], samples)
     return flat, active.reshape(-1)[order].astype(jnp.float32)
+
+
+def batch_size(method: AbstractMethod, index: int, length: int, bodies: int) -> int:
+    """Samples in a role's batch: as many steps as it takes where that is known beforehand; where rollouts begin
+    anywhere in an episode of fixed length, the most it can take; else its share of a long episode, and some room."""
+    total = length * bodies
+    fixed = method.spec.max_steps
+    if method.schedule(jnp.int32(0)) is None:
+        return min(total, math.ceil(CAPACITY_SLACK * total / len(method.roles)))
+    with jax.ensure_compile_time_eval():
+        roles = np.asarray(jax.vmap(method.schedule)(jnp.arange(fixed or LONG_EPISODE, dtype=jnp.int32)))
+    if not fixed:
+        return min(total, math.ceil(CAPACITY_SLACK * total * np.mean(roles == index)))
+    taken = np.cumsum(np.tile(roles == index, 2 + length // fixed))
+    return int(np.max(taken[length : length + fixed] - taken[:fixed])) * bodies
 
 
 def explained_variance(

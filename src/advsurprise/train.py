@@ -60,6 +60,14 @@ class Fused:
     def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
         return self._update(state)
 
+    def rollout(self, state: TrainState) -> Any:
+        """One rollout from a state, without learning from it."""
+
+        def collect(state):
+            return self._collector.collect(state.learner.agent, state.carry, key=update_keys(state)[0])[1]
+
+        return jax.vmap(collect)(state)
+
     def _init_seed(self, key: PRNGKeyArray) -> TrainState:
         agent_key, world_key = jax.random.split(jax.random.fold_in(key, 0))
         learner = make_learner(make_agent(self.method, key=agent_key), self._optimiser)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
+from advsurprise.config import read_value
 from advsurprise.errors import UserError, nearest
 from advsurprise.grid import chain, tiles
 
@@ -85,21 +86,5 @@ def parse(world_type: type, words: Iterable[str]) -> dict[str, Any]:
             raise UserError(f"write --set FIELD=VALUE, not {word!r}")
         if name not in hints:
             raise UserError(f"unknown field {nearest(name, hints)}")
-        fields[name] = _read(name, hints[name], value)
+        fields[name] = read_value(name, hints[name], value)
     return fields
-
-
-def _read(name: str, hint: Any, value: str) -> Any:
-    if hint is bool:
-        if value.lower() not in ("true", "false"):
-            raise UserError(f"{name} must be true or false, not {value!r}")
-        return value.lower() == "true"
-    if hint in (int, float):
-        try:
-            return hint(value)
-        except ValueError:
-            kind = "a whole number" if hint is int else "a number"
-            raise UserError(f"{name} must be {kind}, not {value!r}") from None
-    if name == "kinds":
-        return tuple(filter(None, value.split(",")))
-    return value

@@ -1,0 +1,98 @@
+"""The library in three names: `train`, `load` and what they return."""
+
+import dataclasses
+import pathlib
+import tempfile
+from typing import Any
+
+from advsurprise import envs, methods, run
+from advsurprise.config import PPOConfig, RunConfig
+from advsurprise.envs.base import AbstractEnv
+from advsurprise.errors import UserError
+from advsurprise.evaluate import Stand, everyone, play, summary
+from advsurprise.interaction import Agent
+
+EVALUATION_SEED = 1_000_000
+"""First evaluation seed: far from seeds anyone trains with."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """A run that has been trained."""
+
+    folder: pathlib.Path
+    """Where it lies."""
+    config: RunConfig
+    """What was asked for."""
+    agents: list[Agent]
+    """One agent per seed."""
+    updates: int
+    """Updates done."""
+
+    def evaluate(
+        self,
+        *,
+        episodes: int = 200,
+        seeds: int = 10,
+        stand: Stand = "trained",
+        env: str | None = None,
+        env_fields: dict[str, Any] | None = None,
+    ) -> dict[str, dict[str, float]]:
+        """Mean and 95% interval of every measure over whole episodes, here or in another world of the same views."""
+        world = self._world(env, env_fields)
+        agents = [self._in(world, agent) for agent in self.agents]
+        share = max(1, episodes // seeds)
+        return summary(
+            play(world, everyone(agent, stand), episodes=share, seed=EVALUATION_SEED + seed)
+            for agent in agents
+            for seed in range(seeds)
+        )
+
+    def _world(self, env: str | None, env_fields: dict[str, Any] | None) -> AbstractEnv:
+        fields = dict(self.config.env_fields if env is None else {}) | (env_fields or {})
+        return envs.make(self.config.env if env is None else env, **fields)
+
+    def _in(self, world: AbstractEnv, agent: Agent) -> Agent:
+        """The same policies in a world that may have another clock or other rooms."""
+        mine, theirs = agent.method.spec, world.spec
+        if (mine.observation_shape, mine.num_classes, mine.num_actions) != (
+            theirs.observation_shape,
+            theirs.num_classes,
+            theirs.num_actions,
+        ):
+            raise UserError(f"policies trained in {mine.id} cannot see {theirs.id}: shapes or classes differ")
+        method = methods.make(self.config.method, theirs, **self.config.method_fields)
+        return Agent(method, agent.policies, agent.learnt)
+
+
+def train(
+    env: str = "rooms/four",
+    method: str = "adversarial-surprise",
+    steps: int = 2_000_000,
+    seed: int = 0,
+    *,
+    out: str | pathlib.Path | None = None,
+    ppo: PPOConfig | None = None,
+    env_fields: dict[str, Any] | None = None,
+    method_fields: dict[str, Any] | None = None,
+    **run_fields: Any,
+) -> Trained:
+    """Trains one seed with the command line's defaults. Without `out` the run lies in a temporary folder."""
+    cfg = RunConfig(
+        env=env,
+        env_fields=env_fields or {},
+        method=method,
+        method_fields=method_fields or {},
+        ppo=PPOConfig() if ppo is None else ppo,
+        steps=steps,
+        **{"seeds": (seed,), **run_fields},
+    )
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="advsurprise-")) if out is None else pathlib.Path(out)
+    run.train(cfg, folder)
+    return load(folder)
+
+
+def load(path: str | pathlib.Path) -> Trained:
+    """A run from its folder."""
+    cfg, _, agents, updates = run.load_agents(pathlib.Path(path))
+    return Trained(pathlib.Path(path), cfg, agents, updates)

@@ -1,0 +1,268 @@
+"""What the training verbs of the command line do. `cli.py` parses; this works."""
+
+import dataclasses
+import importlib.metadata
+import os
+import pathlib
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from advsurprise import api, methods, metrics, run
+from advsurprise.config import RunConfig, changed, read_config, read_count, read_seeds
+from advsurprise.envs import rooms
+from advsurprise.envs.settings import parse
+from advsurprise.errors import UserError
+from advsurprise.evaluate import Stand
+from advsurprise.train import Fused
+
+SHOWN = {
+    "log_prob": "Control's log-probability per scored step",
+    "end/rooms_episode": "rooms visited per episode",
+    "end/stilled": "noisy rooms stilled at the end",
+    "end/uses": "boxes or switches used per episode",
+    "end/dark_steps": "steps in dark rooms per episode",
+    "end/doors_closed": "doors closed at the end",
+    "end/doors_locked": "doors locked at the end",
+}
+"""Measures a person is shown, in this order."""
+
+
+def resolve(
+    *,
+    config: pathlib.Path | None,
+    env: str | None,
+    method: str | None,
+    steps: str | None,
+    seeds: str | None,
+    bodies: int | None,
+    settings: Sequence[str],
+) -> RunConfig:
+    """One configuration from a file, the flags and --set, later ones winning."""
+    cfg = read_config(config) if config else RunConfig()
+    given: dict[str, Any] = {
+        "env": env,
+        "method": method,
+        "steps": None if steps is None else read_count("--steps", steps),
+        "seeds": None if seeds is None else read_seeds(seeds),
+        "bodies": bodies,
+    }
+    cfg = dataclasses.replace(cfg, **{name: value for name, value in given.items() if value is not None})
+    method_type = methods.method_class(cfg.method)
+    return changed(cfg, settings, env_type=rooms.RoomWorld, method_type=method_type)
+
+
+def train(
+    cfg: RunConfig, out: pathlib.Path | None, *, fresh: bool, quiet: bool, tell: Callable[[str], None]
+) -> dict[str, Any]:
+    """Trains, with a live line on standard error."""
+    folder = out or pathlib.Path("runs") / f"{cfg.env.replace('/', '-')}-{cfg.method}"
+    lost = cfg.steps - cfg.updates * cfg.steps_per_update
+    rounding = f" ({lost:,} fewer than asked for, to make whole updates)" if lost else ""
+    tell(
+        f"{cfg.method} in {cfg.env}: {cfg.updates * cfg.steps_per_update:,} steps{rounding}, "
+        f"{len(cfg.seeds)} seed(s), {cfg.bodies} bodies, into {folder}"
+    )
+    run.prepare_folder(cfg, folder, fresh=fresh)
+    keep_compiled()
+    loop = Fused(cfg)
+    sinks = [] if quiet else [metrics.Console(sys.stderr, cfg.updates * cfg.steps_per_update)]
+    ended = run.train(cfg, folder, tell=tell, sinks=sinks, loop=loop)
+    if ended.stopped_by:
+        print(f"stopped and saved; go on with: advsurprise resume {folder}", file=sys.stderr)
+        raise SystemExit(128 + ended.stopped_by)
+    return {"run": str(folder), "steps": ended.steps, "seeds": list(cfg.seeds), "last": ended.last}
+
+
+def resume(folder: pathlib.Path, *, steps: str | None, quiet: bool, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Goes on with a run; with `steps` it is made longer."""
+    cfg = run.read_run(folder)
+    if steps is not None:
+        longer = read_count("--steps", steps)
+        if longer < cfg.steps:
+            raise UserError(f"{folder} is set to {cfg.steps} steps; --steps can only make it longer, not {longer}")
+        cfg = dataclasses.replace(cfg, steps=longer)
+    return train(cfg, folder, fresh=False, quiet=quiet, tell=tell)
+
+
+def train_text(result: dict[str, Any]) -> str:
+    """The end of a training run, for a person."""
+    last = result["last"]
+    lines = [f"trained {result['steps']:,} steps for {len(result['seeds'])} seed(s): {result['run']}"]
+    if "surprise" in last:
+        lines.append(
+            f"in the last update Control's surprise was {last['surprise']:.1f} nats per scored step, "
+            f"{last.get('end/rooms_episode', float('nan')):.2f} rooms were visited per episode"
+        )
+    return "\n".join([*lines, f"How it plays: advsurprise eval {result['run']}"])
+
+
+def dry_run(cfg: RunConfig, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Sizes, memory, and the time the whole run would take, from one update on this machine."""
+    loop = Fused(cfg)
+    tell("compiling and timing one update …")
+    begun = time.perf_counter()
+    state = loop.init()
+    state, found = loop.update(state)
+    jax.block_until_ready(found)
+    first = time.perf_counter() - begun
+    begun = time.perf_counter()
+    state, found = loop.update(state)
+    jax.block_until_ready(found)
+    each = time.perf_counter() - begun
+    policies = state.learner.agent.policies
+    return {
+        "config": cfg.as_dict(),
+        "updates": cfg.updates,
+        "steps": cfg.updates * cfg.steps_per_update,
+        "parameters_per_role": {
+            role: sum(leaf.size for leaf in jax.tree.leaves(policy)) // len(cfg.seeds)
+            for role, policy in policies.items()
+        },
+        "state_bytes": _bytes(state),
+        "rollout_bytes": _rollout_bytes(loop),
+        "compile_s": round(max(first - each, 0.0), 1),
+        "steps_per_s": round(cfg.steps_per_update * len(cfg.seeds) / each, 1),
+        "estimated_s": round(each * cfg.updates + first - each, 1),
+    }
+
+
+def dry_run_text(plan: dict[str, Any]) -> str:
+    """The plan for a person."""
+    cfg = plan["config"]
+    parameters = ", ".join(f"{role} {count:,}" for role, count in plan["parameters_per_role"].items())
+    return "\n".join(
+        [
+            f"{cfg['method']} in {cfg['env']}, seeds {cfg['seeds']}: nothing was trained or written",
+            f"  updates      {plan['updates']:,} of {cfg['bodies']} bodies x {cfg['rollout']} steps: {plan['steps']:,}",
+            f"  parameters   {parameters}",
+            f"  memory       state {_mib(plan['state_bytes'])}, a rollout {_mib(plan['rollout_bytes'])}",
+            f"  speed        {plan['steps_per_s']:,.0f} steps/s here, after {plan['compile_s']:.0f} s of compiling",
+            f"  whole run    about {plan['estimated_s']:,.0f} s",
+        ]
+    )
+
+
+def _mib(number: int) -> str:
+    return f"{number / 2**20:.1f} MiB"
+
+
+def _bytes(tree: Any) -> int:
+    return sum(leaf.size * np.dtype(getattr(leaf, "dtype", np.uint32)).itemsize for leaf in _arrays(tree))
+
+
+def _arrays(tree: Any) -> list[Any]:
+    leaves = jax.tree.leaves(tree)
+    return [jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf for leaf in leaves]
+
+
+def _rollout_bytes(loop: Fused) -> int:
+    shapes = jax.eval_shape(loop.rollout, jax.eval_shape(loop.init))
+    return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+
+
+def evaluate(
+    folder: pathlib.Path,
+    *,
+    episodes: int,
+    env: str | None,
+    settings: Sequence[str],
+    tell: Callable[[str], None],
+) -> dict[str, Any]:
+    """Frozen policies, sampled and greedy, against uniform random actions, on the same evaluation seeds."""
+    if episodes < 10:
+        raise UserError(f"--episodes must be at least 10, one for each evaluation seed, not {episodes}")
+    keep_compiled()
+    trained = api.load(folder)
+    fields = parse(rooms.RoomWorld, settings)
+    where = {"episodes": episodes, "env": env, "env_fields": fields}
+    found = {}
+    players: dict[str, Stand] = {"measures": "trained", "greedy": "greedy", "random": "random"}
+    for name, stand in players.items():
+        tell(f"playing {episodes} episodes: {name if name != 'measures' else 'sampled'} …")
+        found[name] = trained.evaluate(stand=stand, **where)
+    return {
+        "method": trained.config.method,
+        "env": env or trained.config.env,
+        "env_fields": fields or trained.config.env_fields,
+        "run": str(folder),
+        "episodes": episodes,
+        "updates": trained.updates,
+        **found,
+    }
+
+
+def evaluate_text(result: dict[str, Any]) -> str:
+    """Random against trained, for a person."""
+    lines = [f"{result['method']} in {result['env']}, {result['episodes']} episodes, mean and 95% interval"]
+    lines.append(f"{'':46}{'random':>20}{'trained':>20}{'trained, greedy':>20}")
+    for name, label in SHOWN.items():
+        if name in result["measures"]:
+            cells = (result[column][name] for column in ("random", "measures", "greedy"))
+            lines.append(f"{label:46}" + "".join(f"{_cell(cell):>20}" for cell in cells))
+    return "\n".join([*lines, f"run: {result['run']}"])
+
+
+def _cell(cell: dict[str, float]) -> str:
+    return f"{cell['mean']:.2f} ± {(cell['high'] - cell['low']) / 2:.2f}"
+
+
+def list_methods() -> dict[str, Any]:
+    """Every method in one line."""
+    return {"methods": [{"name": name, "description": text} for name, text in methods.list_methods().items()]}
+
+
+def methods_text(found: dict[str, Any]) -> str:
+    """The list for a person."""
+    lines = [f"{each['name']:22}{each['description']}" for each in found["methods"]]
+    return "\n".join([*lines, "", "Train one: advsurprise train --method adversarial-surprise --env rooms/four"])
+
+
+EXTRAS = {
+    "atari": "ale-py",
+    "doom": "vizdoom",
+    "video": "imageio",
+    "track": "tensorboardX",
+    "ray": "ray",
+    "oracle": "minigrid",
+}
+
+
+def doctor() -> dict[str, Any]:
+    """What this machine offers, and what is missing with the line that brings it."""
+    packages = ("jax", "jaxlib", "equinox", "optax", "gymnasium", "safetensors", "numpy")
+    extras = {name: _version(package) for name, package in EXTRAS.items()}
+    devices = [f"{device.platform} {device.device_kind}" for device in jax.devices()]
+    return {
+        "ok": True,
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in packages},
+        "devices": devices,
+        "cores": os.cpu_count(),
+        "extras": extras,
+    }
+
+
+def doctor_text(found: dict[str, Any]) -> str:
+    """The report for a person."""
+    lines = [f"python {found['python']}, {found['cores']} cores, devices: {', '.join(found['devices'])}"]
+    lines += [f"  {name:12} {version}" for name, version in found["packages"].items()]
+    for name, version in found["extras"].items():
+        missing = f'missing; pip install "advsurprise[{name}]"'
+        lines.append(f"  extra {name:8} {version or missing}")
+    if all(device.startswith("cpu") for device in found["devices"]):
+        lines.append('  no GPU is used; for one: pip install "advsurprise[gpu]"')
+    return "\n".join([*lines, "OK"])
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

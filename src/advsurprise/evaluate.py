@@ -1,0 +1,111 @@
+"""Frozen policies at play: whole episodes, no learning, the paper's measures with intervals."""
+
+import functools
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy import stats
+
+from advsurprise.collect import ScanCollector
+from advsurprise.envs.base import AbstractEnv
+from advsurprise.errors import UserError
+from advsurprise.interaction import Agent
+from advsurprise.types import View
+
+Stand = Literal["trained", "greedy", "random", "motionless"]
+"""Who plays a role: its policy (sampled), its policy's likeliest action, uniform actions, or nobody (action `done`)."""
+SURE = 1e6
+"""Factor on logits that leaves the likeliest action alone."""
+
+
+class FixedPolicy(eqx.Module):
+    """A policy that sees nothing."""
+
+    logits: Float[Array, " A"]
+    streams: int = eqx.field(static=True)
+
+    def __call__(self, view: View) -> tuple[Float[Array, " A"], Float[Array, " V"]]:
+        return self.logits, jnp.zeros(self.streams)
+
+
+class GreedyPolicy(eqx.Module):
+    """A policy's likeliest action."""
+
+    policy: eqx.Module
+
+    def __call__(self, view: View) -> tuple[Float[Array, " A"], Float[Array, " V"]]:
+        logits, value = self.policy(view)  # pyright: ignore[reportCallIssue]
+        return logits * SURE, value
+
+
+def stand_in(agent: Agent, stands: dict[str, Stand]) -> Agent:
+    """The agent with some roles played by somebody else."""
+    actions, streams = agent.method.spec.num_actions, len(agent.method.streams)
+    policies: dict[str, Any] = dict(agent.policies)
+    for role, stand in stands.items():
+        if role not in policies:
+            raise UserError(f"there is no role {role!r}; roles are {', '.join(policies)}")
+        if stand == "greedy":
+            policies[role] = GreedyPolicy(agent.policies[role])
+        elif stand == "random":
+            policies[role] = FixedPolicy(jnp.zeros(actions), streams)
+        elif stand == "motionless":
+            # The last action of the room worlds is `done`, which does nothing.
+            policies[role] = FixedPolicy(jnp.where(jnp.arange(actions) == actions - 1, SURE, 0.0), streams)
+    return Agent(agent.method, policies, agent.learnt)
+
+
+def everyone(agent: Agent, stand: Stand) -> Agent:
+    """The agent with all roles played by the same kind of player."""
+    return stand_in(agent, dict.fromkeys(agent.method.roles, stand))
+
+
+def play(env: AbstractEnv, agent: Agent, *, episodes: int, seed: int) -> dict[str, np.ndarray]:
+    """Measures of whole episodes, one entry per episode: `end/…`, `mean/…`, and what the method itself scores."""
+    if not env.spec.max_steps:
+        raise UserError(f"{env.spec.id} has no fixed episode length")
+    return jax.tree.map(np.asarray, _play(env, episodes, agent, jax.random.key(seed)))
+
+
+def summary(samples: Iterable[dict[str, np.ndarray]]) -> dict[str, dict[str, float]]:
+    """Mean over evaluation seeds and its 95% interval (Student's t over the seeds' means) for every measure.
+
+    Layouts without a noisy room have nothing to still: `stilled` leaves them out.
+    """
+    by_seed: dict[str, list[float]] = {}
+    for sample in samples:
+        noisy = sample.get("end/noisy_rooms")
+        for name, values in sample.items():
+            kept = values[noisy > 0] if noisy is not None and name.endswith("/stilled") else values
+            by_seed.setdefault(name, []).append(float(np.mean(kept)) if len(kept) else float("nan"))
+    return {name: interval(np.asarray(means)) for name, means in by_seed.items()}
+
+
+def interval(means: np.ndarray) -> dict[str, float]:
+    """Mean and 95% interval; with a single value the interval is that value."""
+    centre = float(np.mean(means))
+    if len(means) < 2:
+        return {"mean": centre, "low": centre, "high": centre}
+    half = float(stats.t.ppf(0.975, len(means) - 1) * np.std(means, ddof=1) / np.sqrt(len(means)))
+    return {"mean": centre, "low": centre - half, "high": centre + half}
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _play(env: AbstractEnv, episodes: int, agent: Agent, key) -> dict[str, Array]:
+    start_key, play_key = jax.random.split(key)
+    collector = ScanCollector(env, episodes, env.spec.max_steps)
+    _, rollout = collector.collect(agent, collector.start(agent, key=start_key), key=play_key)
+    found: dict[str, Array] = {}
+    for name, value in rollout.info.items():
+        found[f"end/{name}"] = value[-1].astype(jnp.float32)
+        found[f"mean/{name}"] = jnp.mean(value.astype(jnp.float32), axis=0)
+    scored = getattr(rollout.signal, "scored", None)
+    if scored is not None:
+        total = jnp.sum(rollout.signal.log_prob, axis=0)
+        found["log_prob"] = total / jnp.maximum(jnp.sum(scored, axis=0).astype(jnp.float32), 1.0)
+    return found
