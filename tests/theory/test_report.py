@@ -1,14 +1,16 @@
 """`advsurprise theory`: one JSON object or a table, and a figure."""
 
 import json
+import pathlib
 
 import pytest
 
 from advsurprise.cli import main
 from advsurprise.theory.coverage import semiquasimetric
 from advsurprise.theory.report import smallest_horizon, study
-from advsurprise.theory.zoo import chain_of_rooms, dim_hall, leap, noisy_tv, one_way_ring
+from advsurprise.theory.zoo import chain_of_rooms, dim_hall, leap, noisy_tv, one_way_ring, zoo
 
+PUBLISHED = pathlib.Path(__file__).parents[2] / "docs" / "results" / "theory.json"
 FLAT = {"moves": {"bed": ["bed", "hall"], "hall": ["hall", "bed", "tv"], "tv": ["tv", "hall"]}}
 FLAT |= {"entropies": {"bed": 0, "hall": 0.2, "tv": 3}}
 
@@ -103,3 +105,14 @@ def test_the_horizon_of_a_world_without_one():
     world = chain_of_rooms()
     assert smallest_horizon(world, semiquasimetric(world)) == 1
     assert smallest_horizon(one_way_ring(), semiquasimetric(one_way_ring())) == 2
+
+
+def test_the_published_rows_are_what_the_code_says():
+    published = {row["name"]: row for row in json.loads(PUBLISHED.read_text())["worlds"]}
+    for world in zoo():
+        row, kept = study(world), published[world.name]
+        assert row["assumptions"] == kept["assumptions"]
+        assert row["game"]["every_solution_covers"] == kept["game"]["every_solution_covers"]
+        for name, part in row["objectives"].items():
+            assert part["coverage"] == pytest.approx(kept["objectives"][name]["coverage"])
+            assert part["state_entropy"] == pytest.approx(kept["objectives"][name]["state_entropy"], abs=1e-3)

@@ -142,10 +142,19 @@ def _nothing(size: int) -> sparse.csc_matrix:
     return sparse.csc_matrix((size, size))
 
 
+def _compressed(rows) -> sparse.csc_matrix:
+    """By hand for dense tables: on small ones scipy's own conversion takes longer than solving."""
+    if sparse.issparse(rows):
+        return sparse.csc_matrix(rows)
+    columns, indices = np.nonzero(rows.T)
+    starts = np.searchsorted(columns, np.arange(rows.shape[1] + 1))
+    return sparse.csc_matrix((rows[indices, columns], indices, starts), shape=rows.shape)
+
+
 def _solve(gain: np.ndarray, rows, constants: np.ndarray, cones: list):
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.max_threads = 1
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10
     nothing = _nothing(len(gain))
-    return clarabel.DefaultSolver(nothing, gain, sparse.csc_matrix(rows), constants, cones, settings).solve()
+    return clarabel.DefaultSolver(nothing, gain, _compressed(rows), constants, cones, settings).solve()

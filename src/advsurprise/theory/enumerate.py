@@ -169,7 +169,7 @@ def small_rooms() -> list[BlockMDP]:
     door = enumerate_world(rooms.make("rooms/door", **small), name="rooms/door, short", horizon=6)
     switch = rooms.make("rooms/switch", **small)
     switch = enumerate_world(switch, seed=2, name="rooms/switch, long", horizon=24)
-    return [door, dataclasses.replace(door, name="rooms/door, long", horizon=20), switch]
+    return [door, dataclasses.replace(door, name="rooms/door, long", horizon=17), switch]
 
 
 class _Found(NamedTuple):

@@ -47,6 +47,8 @@ class Solution:
     """The certificate: no distribution μ' is worth more than Σ μ'(s) scores(s)."""
     exact: bool
     """Whether Control's answer was found by an exhaustive search rather than between bounds."""
+    kernels: tuple[Float[np.ndarray, "S S"], ...] = ()
+    """The answers of Control that were considered on the way."""
 
     @property
     def final(self) -> Float[np.ndarray, " S"]:
@@ -74,22 +76,27 @@ def solve(
     *,
     allowed: Bool[np.ndarray, " S"] | None = None,
     budget: Budget | None = None,
-    gap: float = GAP,
+    known: tuple[Float[np.ndarray, "S S"], ...] = (),
+    enough: float = -np.inf,
 ) -> Solution:
-    """Explore's best hand-over distribution, on the allowed states if given, and Control's best answer."""
+    """Explore's best hand-over distribution, on the allowed states if given, and Control's best answer.
+
+    `known` kernels of Control are taken into account from the beginning, and the search ends early once no
+    hand-over can be worth `enough`.
+    """
     allowed = np.ones(world.num_states, dtype=bool) if allowed is None else allowed
     options = certain_after(world, horizon) if world.deterministic else None
     mass = allowed / allowed.sum()
     if budget is not None and not budget.allows(mass):
         mass = np.eye(world.num_states)[np.where(allowed, budget.price, np.inf).argmin()]
     best_mass, best = mass, answer(world, horizon, mass, options)
-    kernels, upper, scores = [best.kernel], np.inf, np.zeros(world.num_states)
+    kernels, upper, scores = [*known, best.kernel], np.inf, np.zeros(world.num_states)
     for _ in range(ROUNDS):
         master = best_hand_over(kernels, world.entropies, allowed, budget)
         found = hand_over_scores(master, kernels, world.entropies, budget)
         if found[allowed].max() < upper:
             upper, scores = float(found[allowed].max()), found
-        if upper - best.lower <= gap:
+        if upper - best.lower <= GAP or upper < enough:
             break
         if not best.exact and len(kernels) >= ROUNDS // 10:
             break
@@ -98,7 +105,9 @@ def solve(
         kernels.append(reply.kernel)
         if reply.lower > best.lower:
             best_mass, best = mass, reply
-    return Solution(best_mass, best.price, best.kernel, best.lower, upper - best.lower, scores, best.exact)
+    return Solution(
+        best_mass, best.price, best.kernel, best.lower, upper - best.lower, scores, best.exact, tuple(kernels)
+    )
 
 
 def answer(

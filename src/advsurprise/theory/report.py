@@ -1,6 +1,7 @@
 """What `advsurprise theory` prints: for every world which assumption holds and what each objective does."""
 
 import pathlib
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -72,16 +73,18 @@ def run(path: pathlib.Path | None, *, horizon: int | None, random: int, seed: in
         raise UserError("--horizon must be at least 1")
     if random < 0 or seed < 0:
         raise UserError("--random and --seed must not be negative")
-    worlds = all_worlds() if path is None else [load(path)]
-    rows = [study(world, horizon) for world in worlds]
-    return {"worlds": rows, "random_worlds": random_worlds(seed=seed, satisfying=random)}
-
-
-def all_worlds() -> list[BlockMDP]:
-    """The zoo and small room worlds, which need jax."""
+    if path is not None:
+        rows = [study(load(path), horizon)]
+        return {"worlds": rows, "random_worlds": random_worlds(seed=seed, satisfying=random)}
+    # Imported here and not in the thread: scipy asks for jax's types and must not find it half imported.
     from advsurprise.theory.enumerate import small_rooms
 
-    return [*zoo(), *small_rooms()]
+    # Compiling the room worlds takes seconds and a core of its own, so the others are looked at meanwhile.
+    with ThreadPoolExecutor(1) as pool:
+        rooms = pool.submit(small_rooms)
+        counts = random_worlds(seed=seed, satisfying=random)
+        rows = [study(world, horizon) for world in zoo()]
+    return {"worlds": rows + [study(world, horizon) for world in rooms.result()], "random_worlds": counts}
 
 
 def text(result: dict[str, Any]) -> str:

@@ -64,8 +64,9 @@ def _one_state(
     budget = Budget(np.where(escapes, quietest, 0.0), solution.value + EQUAL)
     if budget.price[escapes].min() > budget.limit:
         return StateVerdict(state, "always", None)
-    confined = solve(world, horizon, allowed=escapes, budget=budget)
-    if confined.value + confined.gap < solution.value - EQUAL:
+    enough = solution.value - EQUAL
+    confined = solve(world, horizon, allowed=escapes, budget=budget, known=solution.kernels, enough=enough)
+    if confined.value + confined.gap < enough:
         return StateVerdict(state, "always", None)
     witness = _missing(world, horizon, solution, confined.hand_over, options, elsewhere)
     return StateVerdict(state, "open" if witness is None else "not always", witness)
