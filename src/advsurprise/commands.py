@@ -80,6 +80,14 @@ def train(
     return {"run": str(folder), "steps": ended.steps, "seeds": list(cfg.seeds), "last": ended.last}
 
 
+def keep_compiled() -> None:
+    """Keeps compiled programs for the next time, unless jax was told where or told not to."""
+    home = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
+    if jax.config.jax_compilation_cache_dir is None:  # pyright: ignore[reportAttributeAccessIssue]
+        jax.config.update("jax_compilation_cache_dir", str(home / "advsurprise" / "jax"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
 def resume(folder: pathlib.Path, *, steps: str | None, quiet: bool, tell: Callable[[str], None]) -> dict[str, Any]:
     """Goes on with a run; with `steps` it is made longer."""
     cfg = run.read_run(folder)

@@ -1,9 +1,10 @@
 """Adversarial Surprise (Fickinger et al. 2021): Explore and Control take turns and compete over surprise.
 
-With θ the density model fitted on what was seen so far in the episode, Control is paid r_t = log p_θ(o_{t+1}) on the last
-part of its turns and Explore minus the sum of what Control is paid in the turn that follows its own.
+With θ the density model fitted on what was seen so far in the episode, Control is paid r_t = log p_θ(o_{t+1}) on the
+last part of its turns and Explore minus the sum of what Control is paid in the turn that follows its own.
 """
 
+from decimal import Decimal
 from typing import Literal
 
 import equinox as eqx
@@ -91,6 +92,11 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, Memory]):
         for holds, sentence in rules:
             if not holds:
                 raise UserError(f"adversarial-surprise: {sentence}")
+        if 0 < self.spec.max_steps < self._least_steps:
+            raise UserError(
+                f"adversarial-surprise: episodes of {self.spec.max_steps} steps end before both roles have acted and a "
+                f"step is scored; that takes {self._least_steps}: make k_explore, k_control or quiet smaller"
+            )
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -195,7 +201,13 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, Memory]):
 
     @property
     def _quiet_steps(self) -> int:
-        return int(self.quiet * self.k_control)
+        # Exact decimals: in floats 0.29 of 100 is 28.999….
+        return int(Decimal(str(self.quiet)) * self.k_control)
+
+    @property
+    def _least_steps(self) -> int:
+        """The shortest episode in which both roles act and some step is scored."""
+        return 1 + (self.k_control if self._control_begins else self.k_explore + self._quiet_steps)
 
     def _place_in_turn(self, time: Int[Array, ""]) -> Int[Array, ""]:
         """Steps since Control's turn began, on steps of Control."""
