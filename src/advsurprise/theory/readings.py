@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from advsurprise.theory.block_mdp import BlockMDP
 from advsurprise.theory.coverage import (
@@ -138,12 +138,6 @@ def violation(case: Case) -> dict[str, Any]:
 def named(world: BlockMDP, marginal: Float[np.ndarray, " S"]) -> dict[str, float]:
     """A marginal by state name."""
     return {state: float(mass) for state, mass in zip(world.states, marginal, strict=True)}
-
-
-def uncovered(case: Case, final: Float[np.ndarray, " S"]) -> list[str]:
-    """Names of the states that a final marginal leaves uncovered."""
-    missing: Bool[np.ndarray, " S"] = ~covered(case.distance, final, case.horizon)
-    return case.world.names(np.flatnonzero(missing))
 
 
 def _draw(rng: np.random.Generator) -> Case | None:
