@@ -86,6 +86,42 @@ class GridTorso(eqx.Module):
         return x.reshape(-1)
 
 
+class ImageTorso(eqx.Module):
+    """Images: frames and density features on channels, three convolutions chosen by the image's shorter side."""
+
+    convs: tuple[Conv, ...]
+
+    def __init__(self, spec: EnvSpec, frames: int, features: int, *, key: PRNGKeyArray):
+        channels = math.prod(spec.observation_shape[2:]) * (frames + features)
+        layers, same = image_layers(min(spec.observation_shape[:2]))
+        widths = [channels, *(outputs for outputs, _, _ in layers)]
+        keys = jax.random.split(key, len(layers))
+        self.convs = tuple(
+            Conv(before, after, kernel=kernel, stride=stride, same=same, key=k)
+            for before, (after, kernel, stride), k in zip(widths[:-1], layers, keys, strict=True)
+        )
+
+    def __call__(self, view: View) -> Float[Array, " outputs"]:
+        rows, columns = view.frames.shape[1:3]
+        seen = jnp.moveaxis(view.frames, 0, -1).astype(jnp.float32)
+        x = jnp.concatenate([seen.reshape(rows, columns, -1), view.features.reshape(rows, columns, -1)], axis=-1)
+        for conv in self.convs:
+            x = jax.nn.relu(conv(x))
+        return x.reshape(-1)
+
+
+def image_layers(side: int) -> tuple[list[tuple[int, int, int]], bool]:
+    """Convolutions for images of a size, each (channels, kernel, stride), and whether they pad.
+
+    They shrink an image to a few cells and fit within it: 84 -> 20 -> 9 -> 7, 20 -> 9 -> 3 -> 1, 7 -> 4 -> 2 -> 1.
+    """
+    if side >= 60:
+        return [(32, 8, 4), (64, 4, 2), (64, 3, 1)], False
+    if side >= 20:
+        return [(32, 4, 2), (32, 4, 2), (64, 3, 1)], False
+    return [(16, 3, 2), (32, 3, 2), (64, 3, 2)], True
+
+
 class VectorTorso(eqx.Module):
     """Real vectors, and classes that do not lie on a grid: two dense layers."""
 
@@ -113,7 +149,7 @@ class VectorTorso(eqx.Module):
 class ActorCritic(eqx.Module):
     """A policy and its values on one torso: torso, one dense layer with the time joined, two heads."""
 
-    torso: GridTorso | VectorTorso
+    torso: GridTorso | ImageTorso | VectorTorso
     hidden: Dense
     actor: Dense
     critic: Dense
@@ -132,8 +168,10 @@ class ActorCritic(eqx.Module):
         return self.actor(x), self.critic(x)
 
 
-def make_torso(spec: EnvSpec, frames: int, features: int, *, key: PRNGKeyArray) -> GridTorso | VectorTorso:
+def make_torso(spec: EnvSpec, frames: int, features: int, *, key: PRNGKeyArray) -> GridTorso | ImageTorso | VectorTorso:
     """The torso that fits what the world shows."""
+    if spec.observation_kind == "image" and len(spec.observation_shape) in (2, 3):
+        return ImageTorso(spec, frames, features, key=key)
     if spec.observation_kind == "classes" and len(spec.observation_shape) in (2, 3):
         return GridTorso(spec, frames, features, key=key)
     if spec.observation_kind in ("vector", "classes"):
