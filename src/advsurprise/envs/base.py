@@ -121,13 +121,46 @@ def if_any(
     return branch(choose, operand)
 
 
-class Host(Generic[State]):
+class Host(abc.ABC):
+    """The host contract: all bodies at once, numpy arrays, the world keeps its own state."""
+
+    bodies: int
+    """Bodies that act at the same time."""
+
+    @property
+    @abc.abstractmethod
+    def spec(self) -> EnvSpec:
+        """What a learner must know of the world."""
+
+    @abc.abstractmethod
+    def reset(self, seed: int | PRNGKeyArray) -> TimeStep:
+        """Begins the first episode of every body: the same seed (or key) gives the same episodes."""
+
+    @abc.abstractmethod
+    def send(self, action: Int[np.ndarray, " bodies"]) -> None:
+        """Starts a step with every body."""
+
+    @abc.abstractmethod
+    def recv(self) -> TimeStep:
+        """Waits for the step that `send` started."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Lets go of the world."""
+
+
+class PureHost(Host, Generic[State]):
     """A pure world behind the host contract: batched numpy, one compiled step for all bodies."""
 
     def __init__(self, env: AbstractEnv[State], bodies: int):
         self.env = env
         self.bodies = bodies
         self._key = self._state = self._pending = None
+
+    @property
+    def spec(self) -> EnvSpec:
+        """What a learner must know of the world."""
+        return self.env.spec
 
     def reset(self, seed: int | PRNGKeyArray) -> TimeStep:
         """Begins anew: the same seed (or key) gives the same episodes."""
@@ -159,9 +192,9 @@ class Host(Generic[State]):
         return self._state  # pyright: ignore[reportReturnType]
 
 
-def as_host(env: AbstractEnv[State], bodies: int) -> Host[State]:
+def as_host(env: AbstractEnv[State], bodies: int) -> PureHost[State]:
     """Runs a pure world as a host one."""
-    return Host(env, bodies)
+    return PureHost(env, bodies)
 
 
 def reset_all(env: AbstractEnv, bodies: int, key: PRNGKeyArray):
