@@ -15,7 +15,18 @@ CALIBRATION = {"ladder"}
 
 def _families() -> list[str]:
     """Modules of this folder that hold worlds: those with a `WORLDS` table, found without importing them all."""
-    apart = {"base", "describe", "gymnasium", "picture", "registration", "settings"}
+    apart = {
+        "base",
+        "check",
+        "describe",
+        "foreign",
+        "gymnasium",
+        "load",
+        "picture",
+        "registration",
+        "settings",
+        "spaces",
+    }
     return [module.name for module in pkgutil.iter_modules(__path__) if module.name not in apart]
 
 

@@ -1,0 +1,106 @@
+"""Gymnasium environments of others by name. Imports no jax: worker processes that run one body need none."""
+
+import copy
+import functools
+import importlib.util
+import inspect
+import pathlib
+import re
+import sys
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec as Registration
+
+from advsurprise.errors import UserError, nearest
+
+
+def is_foreign(name: str) -> bool:
+    """Whether a name is written as one of Gymnasium's or of a file, not as one of our own worlds."""
+    return ":" in name or name in gymnasium.registry or re.search(r"-v\d+$", name) is not None
+
+
+def make_env(name: str, kwargs: dict[str, Any] | None = None) -> gymnasium.Env:
+    """Makes one environment from `package:Name-v0`, `Name-v0` or `path/to/file.py:Class`.
+
+    The package is imported and the file is run, with all that they do: name only what you trust. `kwargs` go to the
+    environment, but for `max_episode_steps`, which cuts its episodes.
+    """
+    options: dict[str, Any] = {"disable_env_checker": True} | (kwargs or {})
+    try:
+        return gymnasium.make(_find(name), **options)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{name} could not be made: {sentence(error)}") from error
+
+
+def make_body(name: str, kwargs: dict[str, Any] | None = None) -> gymnasium.Env:
+    """One body of a vector environment."""
+    return Body(make_env(name, kwargs))
+
+
+class Body(gymnasium.Wrapper):
+    """An environment whose answers can be kept: observations are copies, since some environments write each one over
+    the last and would spoil the final observation by resetting; infos, which nobody reads, are empty."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        """Begins an episode."""
+        obs, _ = self.env.reset(seed=seed, options=options)
+        return copy.deepcopy(obs), {}
+
+    def step(self, action):
+        """Takes one step."""
+        obs, reward, terminated, truncated, _ = self.env.step(action)
+        return copy.deepcopy(obs), reward, terminated, truncated, {}
+
+
+def sentence(error: BaseException) -> str:
+    """An error in one line; Gymnasium's own need no class name before them."""
+    line = " ".join(str(error).split()) or "no reason given"
+    return line if isinstance(error, gymnasium.error.Error) else f"{type(error).__name__}: {line}"
+
+
+def _find(name: str) -> str | Registration:
+    """What `gymnasium.make` takes: an id, or a class of a file as if it were registered."""
+    place, _, class_name = name.rpartition(":")
+    if not place.endswith(".py"):
+        return name
+    path = pathlib.Path(place)
+    if not path.is_file():
+        raise UserError(f"{name}: there is no file {place!r}")
+    found = _env_class(_run_file(path.resolve(), path.stat().st_mtime_ns), class_name, place)
+    return Registration(id=class_name, entry_point=found)
+
+
+@functools.lru_cache(maxsize=32)
+def _run_file(path: pathlib.Path, changed: int) -> ModuleType:
+    """Runs a file of the user's as a module, once until it changes."""
+    name = f"advsurprise_user_{path.stem}"
+    found = importlib.util.spec_from_file_location(name, path)
+    if found is None or found.loader is None:
+        raise UserError(f"{path.name} cannot be loaded as Python")
+    module = importlib.util.module_from_spec(found)
+    # Dataclasses and pickling look their module up there.
+    sys.modules[name] = module
+    # Last, so that files beside it are found but shadow nothing installed.
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    try:
+        found.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise UserError(f"{path.name} could not be run: {sentence(error)}") from error
+    return module
+
+
+def _env_class(module: ModuleType, class_name: str, place: str) -> type[gymnasium.Env]:
+    classes = {name: value for name, value in vars(module).items() if inspect.isclass(value)}
+    known = {name: value for name, value in classes.items() if issubclass(value, gymnasium.Env)}
+    if class_name in classes and class_name not in known:
+        raise UserError(f"{place}: {class_name} is not a subclass of gymnasium.Env")
+    if class_name not in known:
+        which = nearest(class_name, known) if known else f"{class_name!r}, nor any other gymnasium.Env"
+        raise UserError(f"{place} has no class {which}")
+    return known[class_name]
