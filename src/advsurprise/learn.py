@@ -118,8 +118,10 @@ def take_role(samples, active: Bool[Array, "T B"], index: int, method: AbstractM
     schedule = role_schedule(method, length)
     if schedule is not None:
         steps = np.flatnonzero(schedule == index)
-        flat = jax.tree.map(lambda leaf: leaf[steps].reshape(-1, *leaf.shape[2:]), samples)
-        return flat, jnp.ones(len(steps) * bodies)
+        # The size in words, not -1: a leaf without features has size 0.
+        number = len(steps) * bodies
+        flat = jax.tree.map(lambda leaf: leaf[steps].reshape(number, *leaf.shape[2:]), samples)
+        return flat, jnp.ones(number)
     total = length * bodies
     order = jnp.argsort(~active.reshape(-1), stable=True)[: batch_size(method, index, length, bodies)]
     flat = jax.tree.map(lambda leaf: leaf.reshape(total, *leaf.shape[2:])[order], samples)
@@ -131,10 +133,9 @@ def batch_size(method: AbstractMethod, index: int, length: int, bodies: int) -> 
     anywhere in an episode of fixed length, the most it can take; else its share of a long episode, and some room."""
     total = length * bodies
     fixed = method.spec.max_steps
-    if method.schedule(jnp.int32(0)) is None:
+    roles = method.schedule(np.arange(fixed or LONG_EPISODE, dtype=np.int32))
+    if roles is None:
         return min(total, math.ceil(CAPACITY_SLACK * total / len(method.roles)))
-    with jax.ensure_compile_time_eval():
-        roles = np.asarray(jax.vmap(method.schedule)(jnp.arange(fixed or LONG_EPISODE, dtype=jnp.int32)))
     if not fixed:
         return min(total, math.ceil(CAPACITY_SLACK * total * np.mean(roles == index)))
     taken = np.cumsum(np.tile(roles == index, 2 + length // fixed))

@@ -18,11 +18,30 @@ class Dense(eqx.Module):
     bias: Float[Array, " outputs"]
 
     def __init__(self, inputs: int, outputs: int, *, scale: float, key: PRNGKeyArray):
-        self.weight = jax.nn.initializers.orthogonal(scale)(key, (inputs, outputs), jnp.float32)
+        self.weight = scale * orthogonal(inputs, outputs, key=key)
         self.bias = jnp.zeros(outputs)
 
     def __call__(self, x: Float[Array, "*n inputs"]) -> Float[Array, "*n outputs"]:
         return x @ self.weight + self.bias
+
+
+def orthogonal(rows: int, columns: int, *, key: PRNGKeyArray) -> Float[Array, "{rows} {columns}"]:
+    """A random matrix with orthonormal columns (rows, if it is wide), uniform over all such matrices.
+
+    Gram-Schmidt on Gaussian columns, each projected twice, which is enough for rounding. Not LAPACK's QR: mapped over
+    seeds and compiled for the CPU that can hang for ever on two cores.
+    """
+    long, short = max(rows, columns), min(rows, columns)
+    gaussian = jax.random.normal(key, (long, short))
+
+    def add_column(index, done):
+        column = gaussian[:, index]
+        for _ in range(2):
+            column = column - done @ (done.T @ column)
+        return done.at[:, index].set(column / jnp.linalg.norm(column))
+
+    found = jax.lax.fori_loop(0, short, add_column, jnp.zeros((long, short)))
+    return found if rows >= columns else found.T
 
 
 class Conv(eqx.Module):

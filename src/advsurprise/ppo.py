@@ -112,11 +112,13 @@ def update(
         policy, opt_state = carry
         part = jax.tree.map(lambda leaf: leaf[chosen], batch)
         (total, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(policy, part, cfg)
-        change, opt_state = optimiser.update(gradient, opt_state, policy)
-        metrics |= {"loss": total, "grad_norm": optax.global_norm(gradient)}
+        with jax.numpy_dtype_promotion("standard"):  # optax raises floats to integer powers
+            change, opt_state = optimiser.update(gradient, opt_state, policy)
+        squares = [jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)]
+        metrics |= {"loss": total, "grad_norm": jnp.sqrt(sum(squares, jnp.float32(0)))}
         return (optax.apply_updates(policy, change), opt_state), metrics
 
     orders = jax.vmap(lambda k: jax.random.permutation(k, samples))(jax.random.split(key, cfg.epochs))
     chosen = orders[:, : number * minibatch].reshape(cfg.epochs * number, minibatch)
-    (policy, opt_state), metrics = jax.lax.scan(step, (policy, opt_state), chosen)
-    return policy, opt_state, jax.tree.map(jnp.mean, metrics)
+    (better, opt_state), metrics = jax.lax.scan(step, (policy, opt_state), chosen)
+    return better, opt_state, jax.tree.map(jnp.mean, metrics)

@@ -1,6 +1,6 @@
 """Training loops: fused (a pure world, one compiled program per update, seeds together) and hosted (any world)."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -30,6 +30,7 @@ class TrainState(eqx.Module):
     """The run's key. Every update's keys are folded from it, so it never changes."""
 
 
+@runtime_checkable
 class Loop(Protocol):
     """What a driver needs of a training loop."""
 

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 from advsurprise import tree
 from advsurprise.density import AbstractDensity
 from advsurprise.errors import UserError
-from advsurprise.methods.base import AbstractMethod, density_for, ended
+from advsurprise.methods.base import AbstractMethod, Times, density_for, ended
 from advsurprise.stats import RunningMoments, scale, update_moments
 from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
 
@@ -124,11 +124,10 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, Memory]):
         """Steps of one turn each."""
         return self.k_explore + self.k_control
 
-    def schedule(self, time: Int[Array, ""]) -> Int[Array, ""]:
+    def schedule(self, time: Times) -> Times:
         place = time % self.round_length
-        if self._control_begins:
-            return jnp.where(place < self.k_control, CONTROL, EXPLORE)
-        return jnp.where(place < self.k_explore, EXPLORE, CONTROL)
+        controls = place < self.k_control if self._control_begins else place >= self.k_explore
+        return controls.astype("int32")
 
     def init(self, *, key: PRNGKeyArray) -> RunningMoments:
         return RunningMoments.start()

@@ -7,6 +7,7 @@ import abc
 from typing import Any, Generic, TypeVar
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, Shaped
 
 from advsurprise.density import AbstractDensity, Categorical, Gaussian
@@ -14,6 +15,8 @@ from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
 
 Learnt = TypeVar("Learnt")
 Memory = TypeVar("Memory")
+Times = TypeVar("Times", Array, np.ndarray)
+"""Whole numbers, in numpy or in jax."""
 
 
 class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
@@ -43,8 +46,12 @@ class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
         """Density features per entry of the observation."""
 
     @abc.abstractmethod
-    def schedule(self, time: Int[Array, ""]) -> Int[Array, ""] | None:
-        """Which role moves at step `time` of an episode, if that depends on the time alone; else None."""
+    def schedule(self, time: Times) -> Times | None:
+        """Which role moves at step `time` of an episode, if that depends on the time alone; else None.
+
+        Plain arithmetic that works on numpy as on jax: turns known beforehand must be known while tracing, and jax
+        must not be made to compute in the middle of that.
+        """
 
     @abc.abstractmethod
     def init(self, *, key: PRNGKeyArray) -> Learnt:
