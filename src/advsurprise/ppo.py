@@ -116,9 +116,10 @@ def update(
             change, opt_state = optimiser.update(gradient, opt_state, policy)
         squares = [jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)]
         metrics |= {"loss": total, "grad_norm": jnp.sqrt(sum(squares, jnp.float32(0)))}
-        return (optax.apply_updates(policy, change), opt_state), metrics
+        better = jax.tree.map(jnp.add, policy, change)
+        return (better, opt_state), metrics
 
     orders = jax.vmap(lambda k: jax.random.permutation(k, samples))(jax.random.split(key, cfg.epochs))
     chosen = orders[:, : number * minibatch].reshape(cfg.epochs * number, minibatch)
-    (better, opt_state), metrics = jax.lax.scan(step, (policy, opt_state), chosen)
-    return better, opt_state, jax.tree.map(jnp.mean, metrics)
+    (policy, opt_state), metrics = jax.lax.scan(step, (policy, opt_state), chosen)
+    return policy, opt_state, jax.tree.map(jnp.mean, metrics)
