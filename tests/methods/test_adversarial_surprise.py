@@ -1,0 +1,399 @@
+"""Adversarial Surprise against Algorithm 1 in plain numpy: a buffer, a clock and two rewards, step by step.
+
+The rendering below shares nothing with the library: it keeps every observation in a list, counts classes anew at each
+score, counts down turns, and pays Explore as Control earns. Float64 throughout.
+"""
+
+import dataclasses
+import math
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from advsurprise import interaction
+from advsurprise.errors import UserError
+from advsurprise.interaction import Agent
+from advsurprise.methods.adversarial_surprise import AdversarialSurprise
+from advsurprise.types import Decision, EnvSpec, Rollout, TimeStep, View
+
+SHAPE, CLASSES, BODIES, STEPS = (2, 3), 5, 3, 60
+CELLS = math.prod(SHAPE)
+SPEC = EnvSpec("cells", SHAPE, "int32", "classes", CLASSES, 4, 0, ())
+REAL = EnvSpec("reals", (3,), "float32", "vector", 0, 4, 0, ())
+FIELDS = [
+    # Turns of Explore and Control, quiet share, episode lengths, which repeat. They end within turns of either role.
+    {"k_explore": 3, "k_control": 4, "quiet": 0.5, "lengths": (14,)},
+    {"k_explore": 2, "k_control": 5, "quiet": 0.5, "lengths": (9, 4, 17)},
+    {"k_explore": 4, "k_control": 3, "quiet": 0.0, "lengths": (60,)},
+    {"k_explore": 1, "k_control": 4, "quiet": 0.75, "lengths": (8, 1, 3)},
+]
+SCOPES, FITS = ("episode", "round", "lifetime"), ("scored", "control", "all")
+
+
+@dataclasses.dataclass
+class Played:
+    """What happened to all bodies, axes [T, B, …]."""
+
+    first: np.ndarray
+    """The first observation of each body."""
+    led_to: np.ndarray
+    """What each action led to."""
+    shown: np.ndarray
+    """What there was to act on next."""
+    ended: np.ndarray
+    truncated: np.ndarray
+
+
+def _play(lengths, *, spec=SPEC, seed=0):
+    """A recorded trajectory: few classes change per step, so that models find things both familiar and new."""
+    rng = np.random.default_rng(seed)
+
+    def draw(*axes):
+        if spec.observation_kind == "vector":
+            return rng.normal(size=(*axes, BODIES, *spec.observation_shape)).astype(np.float32)
+        return np.minimum(rng.geometric(0.5, (*axes, BODIES, *spec.observation_shape)) - 1, CLASSES - 1)
+
+    ended = np.zeros((STEPS, BODIES), bool)
+    for body in range(BODIES):
+        ends = np.cumsum(np.resize(np.roll(lengths, body), STEPS)) - 1
+        ended[ends[ends < STEPS], body] = True
+    led_to, fresh = draw(STEPS), draw(STEPS)
+    over = ended.reshape(*ended.shape, *[1] * len(spec.observation_shape))
+    truncated = ended & (rng.random(ended.shape) < 0.5)
+    return Played(draw(), led_to, np.where(over, fresh, led_to), ended, truncated)
+
+
+# Algorithm 1 as the design reads it.
+
+
+def _log_prob(buffer, o, kind):
+    """log p_θ(o), θ fitted on the buffer by maximum likelihood."""
+    if kind == "vector":
+        # One pseudo-observation of mean 0 and variance 1 besides the buffer.
+        n = 1 + len(buffer)
+        mean = sum(buffer, np.zeros(o.shape)) / n
+        var = (1 + sum((x**2 for x in buffer), np.zeros(o.shape))) / n - mean**2
+        return float(np.sum(-0.5 * ((o - mean) ** 2 / var + np.log(2 * np.pi * var))))
+    if not buffer:
+        return o.size * math.log(1 / CLASSES)
+    return sum(math.log(max(np.mean([x[cell] == o[cell] for x in buffer]), 1e-3)) for cell in np.ndindex(o.shape))
+
+
+class Algorithm1:
+    """One body. `step` takes what the action led to and returns (role, scored, log-probability)."""
+
+    def __init__(self, method, kind="classes"):
+        self.method, self.kind, self.buffer = method, kind, []
+        self.begin()
+
+    def begin(self):
+        if self.method.scope != "lifetime":
+            self.buffer = []
+        self.explore_turn = self.method.first == "explore"
+        self.step_in_turn = 0
+        self.turns_done = 0
+
+    def step(self, o):
+        role, length = ("explore", self.method.k_explore) if self.explore_turn else ("control", self.method.k_control)
+        self.step_in_turn += 1
+        # Steps of a turn count from 1; quiet = ½ of 32 scores steps 17 to 32.
+        scored = role == "control" and self.step_in_turn > math.floor(self.method.quiet * length)
+        r = _log_prob(self.buffer, o, self.kind) if scored else 0.0
+        if self.method.fit_on == "all" or scored or (self.method.fit_on == "control" and role == "control"):
+            self.buffer = [*self.buffer, o]
+        if self.step_in_turn == length:
+            self._switch()
+        return role, scored, r
+
+    def _switch(self):
+        self.explore_turn = not self.explore_turn
+        self.step_in_turn = 0
+        self.turns_done += 1
+        if self.method.scope == "round" and self.turns_done % 2 == 0:
+            self.buffer = []
+
+
+def _reference(method, played, body, kind="classes"):
+    """Roles, scored steps and log-probabilities of one body, and its models as they stood before each step."""
+    algorithm = Algorithm1(method, kind)
+    rows, buffers = [], []
+    for o, over in zip(played.led_to[:, body].astype(np.float64), played.ended[:, body], strict=True):
+        buffers.append(algorithm.buffer)
+        rows.append(algorithm.step(o))
+        if over:
+            algorithm.begin()
+    role, scored, log_prob = zip(*rows, strict=True)
+    return np.array(role), np.array(scored), np.array(log_prob), buffers
+
+
+def _explore_pay(roles, log_prob, ended):
+    """Minus what Control earns, paid as it is earned to the last Explore step of the episode before it, if any."""
+    pay = np.zeros(len(roles))
+    last = None
+    for t, role in enumerate(roles):
+        if role == "explore":
+            last = t
+        elif last is not None:
+            pay[last] -= log_prob[t]
+        if ended[t]:
+            last = None
+    return pay
+
+
+def _returns(log_prob, ended, gamma):
+    """R ← γ R + r after every step, Explore's included; R = 0 when an episode begins."""
+    found, total = [], 0.0
+    for r, over in zip(log_prob, ended, strict=True):
+        total = gamma * total + r
+        found.append(total)
+        total = 0.0 if over else total
+    return np.array(found)
+
+
+def _scale(samples):
+    """1 / √(variance + 10⁻⁸) of all samples so far and 10⁻⁴ of a sample with mean 0 and variance 1."""
+    weight = 1e-4 + samples.size
+    mean = samples.sum() / weight
+    return 1 / math.sqrt((1e-4 + (samples**2).sum()) / weight - mean**2 + 1e-8)
+
+
+# The library, driven by its own two halves of a step.
+
+
+def _library(method, played):
+    """The rollout the library records, and the memories before each step."""
+    learnt = method.init(key=jax.random.key(0))
+    agent = Agent(method, {}, learnt)
+
+    def step(memory, now):
+        led_to, shown, terminated, truncated = now
+        role = jax.vmap(method.turn)(memory)
+        idle = jnp.zeros(BODIES, jnp.int32)
+        quiet = View(jnp.zeros(BODIES), jnp.zeros(BODIES), jnp.zeros(BODIES))
+        decision = Decision(quiet, role, idle, jnp.zeros(BODIES), jnp.zeros((BODIES, 1)))
+        timestep = TimeStep(shown, jnp.zeros(BODIES), terminated, truncated, led_to, {})
+        after, signal, _ = interaction.absorb(agent, memory, decision, timestep)
+        return after, (memory, jax.vmap(method.see)(memory), decision, signal)
+
+    dtype = method.spec.observation_dtype
+    terminated = played.ended & ~played.truncated
+    steps = (jnp.asarray(played.led_to, dtype), jnp.asarray(played.shown, dtype), terminated, played.truncated)
+    begin = interaction.start(agent, jnp.asarray(played.first, dtype))
+    _, (memory, view, decision, signal) = jax.jit(lambda *x: jax.lax.scan(step, *x))(begin, steps)
+    nothing = jnp.zeros((STEPS, BODIES, 1))
+    rollout = Rollout(
+        decision=decision,
+        reward=jnp.zeros((STEPS, BODIES)),
+        terminated=jnp.asarray(terminated),
+        truncated=jnp.asarray(played.truncated),
+        final_value=dict.fromkeys(method.roles, nothing),
+        last_value=dict.fromkeys(method.roles, nothing[0]),
+        signal=signal,
+        info={},
+    )
+    return rollout, memory, view
+
+
+def _part(rollout, begin, end):
+    """Steps `begin` to `end` of a rollout, as if collected on their own."""
+    last_value = rollout.last_value
+    part = jax.tree.map(lambda leaf: leaf[begin:end], rollout)
+    return dataclasses.replace(part, last_value=last_value)
+
+
+def _bodies(parts):
+    return np.stack(parts, axis=1)
+
+
+@pytest.mark.parametrize("first", ["explore", "control"])
+@pytest.mark.parametrize("fit_on", FITS)
+@pytest.mark.parametrize("scope", SCOPES)
+def test_every_step_of_both_roles_is_algorithm_1(scope, fit_on, first):
+    # Every value of each option meets every entry of FIELDS.
+    which = (SCOPES.index(scope) + FITS.index(fit_on) + 2 * (first == "control")) % 4
+    _compare(SPEC, scope=scope, fit_on=fit_on, first=first, **FIELDS[which])
+
+
+def test_real_observations_are_scored_by_a_gaussian():
+    _compare(REAL, scope="episode", fit_on="scored", first="explore", **FIELDS[0])
+
+
+def _compare(spec, *, lengths, **fields):
+    method = AdversarialSurprise(spec, **fields)
+    played = _play(lengths, spec=spec)
+    references = [_reference(method, played, body, spec.observation_kind) for body in range(BODIES)]
+    rollout, _, _ = _library(method, played)
+    roles, scored, log_prob = (_bodies([reference[i] for reference in references]) for i in range(3))
+    returns = _bodies([_returns(log_prob[:, b], played.ended[:, b], method.gamma) for b in range(BODIES)])
+    assert (np.asarray(rollout.decision.role) == (roles == "control")).all()
+    assert (np.asarray(rollout.signal.scored) == scored).all()
+    np.testing.assert_allclose(rollout.signal.log_prob, log_prob, rtol=1e-5, atol=1e-5)
+    # Two rollouts, of which the first may end within a turn: the scale runs on, Explore is paid within a rollout.
+    learnt = method.init(key=jax.random.key(0))
+    middle = 37
+    for begin, end in ((0, middle), (middle, STEPS)):
+        learnt, scores = method.score(learnt, _part(rollout, begin, end))
+        scale = _scale(returns[:end])
+        now = slice(begin, end)
+        pay = _bodies([_explore_pay(roles[now, b], log_prob[now, b], played.ended[now, b]) for b in range(BODIES)])
+        np.testing.assert_allclose(scores["control"].reward[..., 0], log_prob[now] * scale, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(scores["explore"].reward[..., 0], pay * scale, rtol=1e-5, atol=1e-5)
+        for score in scores.values():
+            terminated = played.ended[now] & ~played.truncated[now]
+            assert (np.asarray(score.cut[..., 0]) == played.ended[now]).all()
+            np.testing.assert_array_equal(score.discount[..., 0], np.float32(np.where(terminated, 0, method.gamma)))
+            assert not np.any(score.bonus)
+            assert not np.any(score.target_shift)
+
+
+def _scores(**fields):
+    method = AdversarialSurprise(SPEC, **fields)
+    played = _play((28,))
+    rollout, _, _ = _library(method, played)
+    _, scores = method.score(method.init(key=jax.random.key(0)), rollout)
+    return rollout, {role: np.asarray(score.reward[..., 0], np.float64) for role, score in scores.items()}
+
+
+def test_each_round_is_zero_sum():
+    # Episodes of two rounds E3 C4 … E3 C4, twice: every stretch of seven steps is a round.
+    _, reward = _scores(first="explore", k_explore=3, k_control=4)
+    rounds = {role: x[:56].reshape(8, 7, BODIES) for role, x in reward.items()}
+    np.testing.assert_allclose(rounds["explore"].sum(1), -rounds["control"].sum(1), rtol=1e-5)
+    # Explore is paid on the last step of its turn alone, Control on the last two of its four.
+    assert (rounds["explore"][:, 2] > 0).all()
+    assert not np.delete(rounds["explore"], 2, axis=1).any()
+    assert (rounds["control"][:, 5:] <= 0).all()
+    assert not rounds["control"][:, :5].any()
+
+
+def test_where_control_begins_its_first_turn_is_nobodys_debt():
+    _, reward = _scores(first="control", k_explore=3, k_control=4)
+    episode = {role: x[:28] for role, x in reward.items()}
+    following = sum(episode["control"][begin : begin + 4].sum(0) for begin in (7, 14, 21))
+    np.testing.assert_allclose(episode["explore"].sum(0), -following, rtol=1e-5)
+    # The last Explore turn, steps 25 to 28, is followed by no Control turn.
+    assert not episode["explore"][25:].any()
+
+
+def test_the_first_scored_step_of_an_episode_costs_the_uniform_prior():
+    # Nothing is in the model yet: each of the entries has probability 1 / C.
+    method = AdversarialSurprise(SPEC, k_explore=3, k_control=4)
+    rollout, _, _ = _library(method, _play((14,)))
+    first_scored = np.asarray(rollout.signal.log_prob).reshape(-1, BODIES)[3 + 2 :: 14]
+    np.testing.assert_allclose(first_scored, CELLS * math.log(1 / CLASSES), rtol=1e-6)
+
+
+@pytest.mark.parametrize("scope", ["episode", "round", "lifetime"])
+def test_what_policies_see(scope):
+    method = AdversarialSurprise(SPEC, k_explore=3, k_control=4, scope=scope, first="explore", stack=3)
+    played = _play((9, 17))
+    _, _, view = _library(method, played)
+    for body in range(BODIES):
+        _, _, _, buffers = _reference(method, played, body)
+        history, time = [played.first[body]] * 3, 0
+        for t in range(STEPS):
+            assert np.array_equal(view.frames[t, body], history[-3:])
+            np.testing.assert_allclose(view.features[t, body], _shares(buffers[t]), rtol=1e-6)
+            # Episodes have no fixed length here: the position in the round of seven.
+            assert float(view.time[t, body]) == pytest.approx(time % 7 / 7)
+            history, time = [*history, played.led_to[t, body]], time + 1
+            if played.ended[t, body]:
+                history, time = [played.shown[t, body]] * 3, 0
+
+
+def _shares(buffer):
+    """Share of each class at each cell; 1 / C where nothing was seen."""
+    if not buffer:
+        return np.full((*SHAPE, CLASSES), 1 / CLASSES)
+    return np.mean(np.stack(buffer)[..., None] == np.arange(CLASSES), axis=0)
+
+
+def test_time_is_a_share_of_the_episode_where_its_length_is_fixed():
+    method = AdversarialSurprise(SPEC._replace(max_steps=20), k_explore=3, k_control=4)
+    _, memory, view = _library(method, _play((20,)))
+    np.testing.assert_allclose(view.time[:40, 0], np.tile(np.arange(20) / 20, 2), rtol=1e-6)
+    assert np.array_equal(memory.time[:40, 0], np.tile(np.arange(20), 2))
+
+
+@pytest.mark.parametrize(
+    ("id", "first", "turns"),
+    [
+        ("rooms/four", "auto", "EEECCEEECCE"),
+        ("rooms/door", "auto", "CCEEECCEEEC"),
+        ("rooms/lock", "auto", "CCEEECCEEEC"),
+        ("rooms/four", "control", "CCEEECCEEEC"),
+        ("rooms/door", "explore", "EEECCEEECCE"),
+    ],
+)
+def test_turns(id, first, turns):
+    method = AdversarialSurprise(SPEC._replace(id=id), first=first, k_explore=3, k_control=2)
+    assert "".join("EC"[int(method.schedule(jnp.int32(time)))] for time in range(11)) == turns
+
+
+@pytest.mark.parametrize(
+    ("quiet", "k_control", "scored"), [(0.5, 32, 16), (0.5, 5, 3), (0.29, 100, 71), (0.57, 100, 43)]
+)
+def test_how_much_of_a_turn_is_scored(quiet, k_control, scored):
+    # 0.29 · 100 and 0.57 · 100 lie just below 29 and 57 in floats. Half of five: Algorithm 1 scores where
+    # t − t_C > k / 2 with t − t_C = 1 … k, three steps.
+    method = AdversarialSurprise(SPEC, first="control", k_explore=1, k_control=k_control, quiet=quiet)
+    learnt = method.init(key=jax.random.key(0))
+    obs = jnp.zeros(SHAPE, jnp.int32)
+    no = jnp.bool_(False)
+    timestep = TimeStep(obs, jnp.float32(0), no, no, obs, {})
+    memory = method.start(obs)
+    times = jnp.arange(k_control, dtype=jnp.int32)
+    advance = jax.vmap(
+        lambda time: method.advance(learnt, dataclasses.replace(memory, time=time), jnp.int32(0), timestep)[1].scored
+    )
+    found = np.asarray(advance(times))
+    assert found.sum() == scored
+    assert found[k_control - scored :].all()
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"k_explore": 0}, "k_explore and k_control must be at least 1"),
+        ({"k_control": -3}, "k_explore and k_control must be at least 1"),
+        ({"quiet": 1.0}, "quiet must be at least 0 and below 1, not 1.0"),
+        ({"quiet": -0.1}, "quiet must be at least 0 and below 1, not -0.1"),
+        ({"stack": 0}, "stack must be at least 1, not 0"),
+        ({"gamma": 1.0}, "gamma must be at least 0 and below 1, not 1.0"),
+    ],
+)
+def test_impossible_fields_are_refused_in_a_sentence(fields, sentence):
+    with pytest.raises(UserError, match=f"^adversarial-surprise: {sentence}$"):
+        AdversarialSurprise(SPEC, **fields)
+
+
+def test_unknown_words_are_refused_in_a_sentence():
+    # In a program of its own, where no checker of types comes first.
+    code = f"""
+from advsurprise import methods
+from advsurprise.types import EnvSpec
+for fields in ({{"first": "both"}}, {{"scope": "week"}}, {{"fit_on": "none"}}):
+    try:
+        methods.make("adversarial-surprise", {SPEC!r}, **fields)
+    except ValueError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "adversarial-surprise: first must be auto, explore or control, not 'both'",
+        "adversarial-surprise: scope must be episode, round or lifetime, not 'week'",
+        "adversarial-surprise: fit_on must be scored, control or all, not 'none'",
+    ]
+
+
+@pytest.mark.parametrize(("first", "least"), [("explore", 6), ("control", 5)])
+def test_episodes_too_short_for_the_game_are_refused(first, least):
+    # E3 C4 with two quiet steps: the first scored step is the sixth. C4 E3: Explore first acts on the fifth.
+    fields = {"first": first, "k_explore": 3, "k_control": 4}
+    AdversarialSurprise(SPEC._replace(max_steps=least), **fields)
+    with pytest.raises(UserError, match=f"episodes of {least - 1} steps end before .* that takes {least}"):
+        AdversarialSurprise(SPEC._replace(max_steps=least - 1), **fields)
