@@ -1,0 +1,232 @@
+"""Where exactness is promised: the two collectors, the two loops, a seed alone and among others, the same seed twice.
+
+Also that no compute is spent on steps a role did not take.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.extend.core import jaxprs_in_params
+
+import advsurprise
+from advsurprise import learn, methods
+from advsurprise.collect import HostCollector, ScanCollector
+from advsurprise.config import PPOConfig, RunConfig
+from advsurprise.envs.base import as_host
+from advsurprise.interaction import make_agent, role_schedule
+from advsurprise.train import Fused, Hosted
+from advsurprise.types import Rollout
+
+BODIES = 3
+TURNS = {"k_explore": 4, "k_control": 4}
+SMALL = {"max_steps": 12, "max_side": 5, "view": 5, "grid": 12}
+GAME = {"k_explore": 1, "k_control": 4, "stack": 1}
+
+
+def _assert_same(left, right):
+    """Integers and flags to the bit, floats to rounding."""
+    assert jax.tree.structure(left) == jax.tree.structure(right)
+    for (path, a), b in zip(jax.tree_util.tree_leaves_with_path(left), jax.tree.leaves(right), strict=True):
+        name = jax.tree_util.keystr(path)
+        assert a.shape == b.shape, name
+        assert a.dtype == b.dtype, name
+        if jnp.issubdtype(a.dtype, jnp.floating):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4, err_msg=name)
+        else:
+            assert np.array_equal(a, b), name
+
+
+def _bits(tree):
+    """Every leaf as plain numbers, keys included."""
+    return [
+        np.asarray(jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf)
+        for leaf in jax.tree.leaves(tree)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("length", "lockstep"),
+    # 24 is two episodes. 17 is not a whole number of them: rollouts begin and end within turns.
+    [(24, True), (17, False)],
+)
+def test_the_collectors_collect_the_same(getkey, length, lockstep):
+    env = advsurprise.make("rooms/door", timeout="truncated", **SMALL)
+    method = methods.make("adversarial-surprise", env.spec, **TURNS)
+    assert (role_schedule(method, length) is not None) == lockstep
+    agent = jax.jit(lambda key: make_agent(method, key=key))(getkey())
+    scan, host = ScanCollector(env, BODIES, length), HostCollector(as_host(env, BODIES), length)
+    start_key, *collect_keys = jax.random.split(getkey(), 3)
+    compiled = jax.jit(lambda carry, key: scan.collect(agent, carry, key=key))
+    carry = jax.jit(lambda key: scan.start(agent, key=key))(start_key)
+    memory = host.start(agent, key=start_key)
+    for key in collect_keys:
+        carry, scanned = compiled(carry, key)
+        memory, hosted = host.collect(agent, memory, key=key)
+        _assert_same(scanned, hosted)
+        _assert_same(carry.memory, memory)
+        _check_rollout(scanned, method)
+
+
+def _check_rollout(rollout: Rollout, method):
+    """What was compared is a real rollout: both roles act, episodes end, and cut ones have values."""
+    assert set(np.unique(rollout.decision.role)) == {0, 1}
+    assert np.any(rollout.signal.scored)
+    over = np.asarray(rollout.terminated | rollout.truncated)
+    assert over.any()
+    for role in method.roles:
+        has_value = np.asarray(rollout.final_value[role][..., 0] != 0)
+        assert (has_value == np.asarray(rollout.truncated)).all()
+
+
+def _config(**fields):
+    ppo = PPOConfig(minibatch=16, epochs=2)
+    return dataclasses.replace(RunConfig(steps=10**6, bodies=4, seeds=(0, 1), ppo=ppo), **fields)
+
+
+def _run(loop, updates=2):
+    """The state after some updates, and the metrics of each."""
+    state = loop.init()
+    history = []
+    for _ in range(updates):
+        state, metrics = loop.update(state)
+        history.append(metrics)
+    return state, history
+
+
+@pytest.fixture(scope="module")
+def rooms():
+    """Two seeds in rooms, twice by one fused loop, and the first of them by a hosted one."""
+    cfg = _config(env="rooms/door", env_fields=SMALL, method_fields=TURNS, rollout=24)
+    fused, hosted = Fused(cfg), Hosted(dataclasses.replace(cfg, seeds=(0,)))
+    return {"fused": _run(fused), "again": _run(fused), "hosted": _run(hosted)}
+
+
+def test_the_loops_train_the_same(rooms):
+    (fused, fused_history), (hosted, hosted_history) = rooms["fused"], rooms["hosted"]
+    for left, right in zip(fused_history, hosted_history, strict=True):
+        _assert_same({name: value[:1] for name, value in left.items()}, right)
+    _assert_same(jax.tree.map(lambda leaf: leaf[0], fused.learner), hosted.learner)
+
+
+def test_the_same_seed_twice_gives_the_same_bits(rooms):
+    first, second = _bits(rooms["fused"]), _bits(rooms["again"])
+    assert len(first) > 100
+    assert all(a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in zip(first, second, strict=True))
+
+
+def test_seeds_differ(rooms):
+    hidden = rooms["fused"][0].learner.agent.policies["control"].hidden
+    assert not np.allclose(hidden.weight[0], hidden.weight[1], atol=1e-3)
+
+
+def test_a_seed_alone_is_that_seed_among_others():
+    cfg = _config(env="ladder/policy", method="task", method_fields={"stack": 1}, rollout=8)
+    together, many = _run(Fused(cfg), updates=5)
+    alone, one = _run(Fused(dataclasses.replace(cfg, seeds=(1,))), updates=5)
+    for left, right in zip(many, one, strict=True):
+        _assert_same({name: value[1:] for name, value in left.items()}, right)
+    _assert_same(jax.tree.map(lambda leaf: leaf[1:], together.learner), alone.learner)
+
+
+# No compute on steps a role did not take.
+
+
+def _taken(method, length, roles):
+    """Which (time, body) pairs end up in each role's batch, and their weights."""
+    label = jnp.arange(length * BODIES, dtype=jnp.float32).reshape(length, BODIES)
+    return [learn.take_role(label, jnp.asarray(roles == index), index, method) for index in range(2)]
+
+
+def _steps_of(roles, index):
+    return np.flatnonzero((roles == index).reshape(-1)).tolist()
+
+
+def _method(max_steps, **fields):
+    spec = advsurprise.make("ladder/game").spec._replace(max_steps=max_steps)
+    return methods.make("adversarial-surprise", spec, **fields)
+
+
+def test_in_lockstep_a_batch_is_exactly_the_roles_steps():
+    # E2 C3, E2 C1: eight steps.
+    method = _method(8, k_explore=2, k_control=3)
+    roles = np.repeat(np.array([0, 0, 1, 1, 1, 0, 0, 1] * 2)[:, None], BODIES, axis=1)
+    assert role_schedule(method, 16).tolist() == roles[:, 0].tolist()
+    for index, (labels, weight) in enumerate(_taken(method, 16, roles)):
+        assert labels.tolist() == _steps_of(roles, index)
+        assert np.all(weight == 1)
+
+
+@pytest.mark.parametrize("phase", range(8))
+@pytest.mark.parametrize("length", [5, 11, 20])
+def test_rollouts_that_begin_within_an_episode_lose_no_step(phase, length):
+    # C3 E2 C3: Control takes three steps in four, more than an equal share and a quarter of slack.
+    method = _method(8, k_explore=2, k_control=3, first="control")
+    clock = np.arange(phase, phase + length) % 8
+    roles = np.repeat(np.array([1, 1, 1, 0, 0, 1, 1, 1])[clock][:, None], BODIES, axis=1)
+    for index, (labels, weight) in enumerate(_taken(method, length, roles)):
+        assert labels[weight > 0].tolist() == _steps_of(roles, index)
+        # The padding is less than an episode's worth.
+        assert labels.shape[0] < len(_steps_of(roles, index)) + 8 * BODIES
+        assert labels.shape[0] <= length * BODIES
+
+
+def test_bodies_out_of_step_are_packed_within_the_roles_share():
+    # Turns of 2 and 4: Control's share is two thirds, with a quarter of slack 25/30 of the rollout; Explore's 12.5/30.
+    method = _method(0, k_explore=2, k_control=4)
+    length = 30
+    clock = np.arange(length)[:, None] + np.array([0, 1, 4])
+    roles = (clock % 6 >= 2).astype(np.int32)
+    sizes = []
+    for index, (labels, weight) in enumerate(_taken(method, length, roles)):
+        assert labels[weight > 0].tolist() == _steps_of(roles, index)
+        sizes.append(labels.shape[0])
+    assert sizes == [pytest.approx(12.5 * BODIES, abs=1), pytest.approx(25 * BODIES, abs=1)]
+
+
+def _collect_program(length, seeds=2):
+    """The program that collects for several seeds at once."""
+    env = advsurprise.make("ladder/game")
+    method = methods.make("adversarial-surprise", env.spec, **GAME)
+    collector = ScanCollector(env, BODIES, length)
+
+    def one(key):
+        agent = make_agent(method, key=key)
+        return collector.collect(agent, collector.start(agent, key=key), key=key)
+
+    return jax.make_jaxpr(jax.vmap(one))(jax.random.split(jax.random.key(0), seeds)).jaxpr
+
+
+def _scans(program):
+    """Bodies of all scans in a program."""
+    for equation in program.eqns:
+        inner = list(jaxprs_in_params(equation.params))
+        if equation.primitive.name == "scan":
+            yield from inner
+        for each in inner:
+            yield from _scans(each)
+
+
+def _matmuls(program, *, within_branches):
+    """Matrix products in a program, with or without those inside branches."""
+    count = 0
+    for equation in program.eqns:
+        count += equation.primitive.name == "dot_general"
+        if within_branches or equation.primitive.name != "cond":
+            count += sum(
+                _matmuls(inner, within_branches=within_branches) for inner in jaxprs_in_params(equation.params)
+            )
+    return count
+
+
+@pytest.mark.parametrize("length", [10, 7])
+def test_policies_stand_within_branches_also_when_seeds_are_batched(length):
+    # 10 is a whole number of episodes (one switch on the role), 7 is not (one branch per role). In the step's program
+    # the only products outside the branches are those of the density (sums of logarithms), one per score.
+    step = max(_scans(_collect_program(length)), key=lambda body: _matmuls(body, within_branches=True))
+    inside, outside = _matmuls(step, within_branches=True), _matmuls(step, within_branches=False)
+    # Each policy has two torso layers, a hidden one and two heads.
+    assert inside - outside == 2 * 5
+    assert outside == 1
