@@ -12,7 +12,7 @@ from advsurprise import interaction
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.envs import ladder
 from advsurprise.errors import UserError
-from advsurprise.train import Fused
+from advsurprise.training import Fused
 from advsurprise.types import TimeStep
 
 GAMMA = 0.5
@@ -144,10 +144,9 @@ def test_idle_and_dark_play_give_the_values_derived(getkey):
     env = advsurprise.make("ladder/game")
     method = advsurprise.methods.make("adversarial-surprise", env.spec, k_explore=1, k_control=4)
     agent = interaction.make_agent(method, key=getkey())
+    score = jax.jit(jax.vmap(lambda room, key: _score_episode(env, agent, room, key), in_axes=(None, 0)))
     for room, expected in ((2, IDLE_VALUE), (0, DARK_VALUE)):
-        scores = jax.jit(jax.vmap(lambda key, room=room: _score_episode(env, agent, room, key)))(
-            jax.random.split(getkey(), 2000)
-        )
+        scores = score(jnp.int32(room), jax.random.split(getkey(), 2000))
         assert float(scores.mean()) == pytest.approx(expected, abs=0.3)
 
 
@@ -158,7 +157,7 @@ def _score_episode(env, agent, room, key):
     memory = agent.method.start(timestep.obs)
     total = jnp.float32(0)
     for index, step_key in enumerate(step_keys):
-        action = jnp.int32(room if index == 0 else 0)
+        action = room if index == 0 else jnp.int32(0)
         state, timestep = env.step(state, action, key=step_key)
         memory, signal = agent.method.advance(agent.learnt, memory, action, timestep)
         total = total + signal.log_prob

@@ -21,7 +21,7 @@ LAYERS = [
     ["envs", "methods", "interaction"],
     ["collect", "learn"],
     ["parallel", "checkpoint", "metrics", "evaluate"],
-    ["train"],
+    ["training"],
     ["run"],
     ["api"],
     ["experiments", "sweep", "bench", "commands"],

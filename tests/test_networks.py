@@ -14,7 +14,7 @@ import advsurprise
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.errors import UserError
 from advsurprise.networks import ActorCritic, Conv, Dense, GridTorso, VectorTorso, blank_view, make_torso, patches
-from advsurprise.train import Fused
+from advsurprise.training import Fused
 from advsurprise.types import EnvSpec
 
 COMPACT = EnvSpec("compact", (7, 7), "uint8", "classes", 16, 7, 0, ())
@@ -165,7 +165,7 @@ def test_classes_are_names_not_numbers(getkey):
     assert not np.allclose(torso(swapped), torso(view), atol=1e-3)
 
 
-@SPECS
+@pytest.mark.parametrize("spec", [COMPACT, VECTOR], ids=lambda spec: spec.id)
 def test_all_leaves_of_a_network_are_arrays(getkey, spec):
     # Built outside of `jit`, which would make arrays of numbers.
     network = ActorCritic(spec, frames=1, features=1, actions=2, streams=1, key=getkey())

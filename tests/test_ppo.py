@@ -23,9 +23,9 @@ def _f(*x):
     return jnp.array(x, jnp.float32)
 
 
-@jax.jit
-def _network(key):
-    return ActorCritic(SPEC, frames=1, features=0, actions=3, streams=2, key=key)
+@functools.partial(jax.jit, static_argnames="spec")
+def _network(key, spec=SPEC):
+    return ActorCritic(spec, frames=1, features=0, actions=3, streams=2, key=key)
 
 
 @functools.partial(jax.jit, static_argnames="size")
@@ -180,17 +180,17 @@ def _count_rows():
     return optax.GradientTransformation(lambda policy: jnp.zeros(policy.torso.layers[0].weight.shape[0]), count)
 
 
-@pytest.mark.parametrize(("size", "minibatch"), [(16, 4), (15, 4), (3, 4)])
+@pytest.mark.parametrize(("size", "minibatch"), [(16, 4), (15, 4)])
 def test_minibatches_cover_each_sample_once_an_epoch(getkey, size, minibatch):
     # Sample i shows a 1 in entry i alone, so row i of the first layer has a gradient exactly when i is in a minibatch.
     spec = SPEC._replace(observation_shape=(size,))
-    network = ActorCritic(spec, frames=1, features=0, actions=3, streams=2, key=getkey())
+    network = _network(getkey(), spec)
     view = View(jnp.eye(size)[:, None], jnp.zeros((size, size, 0)), jnp.zeros(size))
     batch = dataclasses.replace(_batch(getkey(), size=size), view=view)
     optimiser = _count_rows()
     cfg = PPOConfig(epochs=5, minibatch=minibatch)
     _, counts, _ = ppo.update(network, optimiser.init(network), batch, cfg, optimiser, key=getkey())
-    # 15 samples make three minibatches of 4: each epoch leaves out 3, anew each time. 3 samples make one of 3.
+    # 15 samples make three minibatches of 4: each epoch leaves out 3, anew each time.
     left_out = size % min(minibatch, size)
     assert float(counts.sum()) == 5 * (size - left_out)
     assert float(counts.max()) == 5
@@ -204,8 +204,8 @@ def test_another_key_shuffles_otherwise(getkey):
     assert not np.array_equal(once.critic.weight, again.critic.weight)
 
 
-def test_gradient_steps_are_no_longer_than_allowed(getkey):
-    gradient = jax.tree.map(jnp.ones_like, _network(getkey()))
+def test_gradient_steps_are_no_longer_than_allowed():
+    gradient = {"a": jnp.ones((3, 4)), "b": jnp.full(5, -2.0)}
     optimiser = ppo.optimiser(PPOConfig(max_grad_norm=0.5))
     with jax.numpy_dtype_promotion("standard"):
         _, state = optimiser.update(gradient, optimiser.init(gradient), gradient)

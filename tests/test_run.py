@@ -18,7 +18,7 @@ from advsurprise import checkpoint, cli, run
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.errors import UserError
 from advsurprise.metrics import read_rows
-from advsurprise.train import Fused
+from advsurprise.training import Fused
 
 TINY = RunConfig(
     env="rooms/door",

@@ -1,16 +1,19 @@
 """The library in three names: `train`, `load` and what they return."""
 
 import dataclasses
+import itertools
 import pathlib
 import tempfile
-from typing import Any
+from typing import Any, get_args
 
 from advsurprise import envs, methods, run
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.envs.base import AbstractEnv
+from advsurprise.envs.load import is_foreign
 from advsurprise.errors import UserError
-from advsurprise.evaluate import Stand, everyone, play, summary
+from advsurprise.evaluate import Stand, everyone, play, play_host, stand_in, summary
 from advsurprise.interaction import Agent
+from advsurprise.training import open_world
 
 EVALUATION_SEED = 1_000_000
 """First evaluation seed: far from seeds anyone trains with."""
@@ -39,14 +42,46 @@ class Trained:
         env_fields: dict[str, Any] | None = None,
     ) -> dict[str, dict[str, float]]:
         """Mean and 95% interval of every measure over whole episodes, here or in another world of the same views."""
+        share = max(1, episodes // seeds)
+        if is_foreign(self.config.env):
+            return self._evaluate_foreign(share, seeds, stand)
         world = self._world(env, env_fields)
         agents = [self._in(world, agent) for agent in self.agents]
-        share = max(1, episodes // seeds)
         return summary(
             play(world, everyone(agent, stand), episodes=share, seed=EVALUATION_SEED + seed)
             for agent in agents
             for seed in range(seeds)
         )
+
+    def _evaluate_foreign(self, episodes: int, seeds: int, stand: Stand) -> dict[str, dict[str, float]]:
+        host = open_world(dataclasses.replace(self.config, bodies=min(8, episodes)))
+        player = everyone(self.agents[0], stand)
+        try:
+            found = [play_host(host, player, episodes=episodes, seed=EVALUATION_SEED + seed) for seed in range(seeds)]
+        finally:
+            host.close()
+        return summary(found)
+
+    def cross_play(self, *, episodes: int = 200, seeds: int = 10) -> list[dict[str, Any]]:
+        """Every role by its policy, by random actions, or by nobody, against every choice for the others: what each
+        policy is worth, shown against the same opponents."""
+        if is_foreign(self.config.env):
+            raise UserError(f"cross-play needs a world of ours, not {self.config.env}")
+        world = self._world(None, None)
+        roles = self.agents[0].method.roles
+        share = max(1, episodes // seeds)
+        rows = []
+        for stands in itertools.product(get_args(Stand), repeat=len(roles)):
+            if "greedy" in stands:
+                continue
+            players = dict(zip(roles, stands, strict=True))
+            found = summary(
+                play(world, stand_in(self._in(world, agent), players), episodes=share, seed=EVALUATION_SEED + seed)
+                for agent in self.agents
+                for seed in range(seeds)
+            )
+            rows.append({**players, "measures": found})
+        return rows
 
     def _world(self, env: str | None, env_fields: dict[str, Any] | None) -> AbstractEnv:
         fields = dict(self.config.env_fields if env is None else {}) | (env_fields or {})
@@ -94,5 +129,5 @@ def train(
 
 def load(path: str | pathlib.Path) -> Trained:
     """A run from its folder."""
-    cfg, _, agents, updates = run.load_agents(pathlib.Path(path))
+    cfg, agents, updates = run.load_agents(pathlib.Path(path))
     return Trained(pathlib.Path(path), cfg, agents, updates)

@@ -98,11 +98,16 @@ class Eval:
     env: str | None = None
     """Another world to play in (zero-shot); the run's own if left out."""
     settings: Settings = ()
+    cross: bool = False
+    """Play every role by its policy, by random actions and by nobody, against each other, in the run's own world."""
     json: Json = False
 
     def run(self) -> None:
         from advsurprise import commands
 
+        if self.cross:
+            result = commands.cross(self.run_folder, episodes=self.episodes, tell=_tell)
+            return _print(result, commands.cross_text, as_json=self.json)
         result = commands.evaluate(
             self.run_folder, episodes=self.episodes, env=self.env, settings=self.settings, tell=_tell
         )
@@ -119,6 +124,25 @@ class Methods:
         from advsurprise import commands
 
         _print(commands.list_methods(), commands.methods_text, as_json=self.json)
+
+
+@dataclass(frozen=True)
+class CheckEnv:
+    """Say whether an environment can be trained in, and what is wrong with it if not."""
+
+    env: Positional[str]
+    """A Gymnasium id (CartPole-v1, package:Name-v0) or a file with a class (file.py:Class)."""
+    settings: Settings = ()
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise import commands
+        from advsurprise.envs import check
+
+        report = check.check(self.env, commands.plain_settings(self.settings))
+        _print(report, check.text, as_json=self.json)
+        if not report["ok"]:
+            raise SystemExit(1)
 
 
 @dataclass(frozen=True)
@@ -247,6 +271,7 @@ Verb = (
     | Annotated[Eval, subcommand("eval")]
     | Annotated[Methods, subcommand("methods")]
     | Annotated[Envs, subcommand("envs")]
+    | Annotated[CheckEnv, subcommand("check-env")]
     | Annotated[Theory, subcommand("theory")]
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Doctor, subcommand("doctor")]

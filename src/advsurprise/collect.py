@@ -84,7 +84,7 @@ class HostCollector:
         self._values = jax.jit(interaction.values)
 
     def start(self, agent: Agent, *, key: PRNGKeyArray) -> Any:
-        """Begins the first episode of every body; the memory is all there is to carry, the world keeps its own state."""
+        """Begins the first episode of every body. Memories are all there is to carry: the world keeps its own state."""
         timestep = self.host.reset(key)
         return interaction.start(agent, jnp.asarray(timestep.obs))
 

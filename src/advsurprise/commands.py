@@ -5,6 +5,7 @@ import importlib.metadata
 import os
 import pathlib
 import platform
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,10 +18,11 @@ import numpy as np
 from advsurprise import api, methods, metrics, run
 from advsurprise.config import RunConfig, changed, read_config, read_count, read_seeds
 from advsurprise.envs import rooms
+from advsurprise.envs.load import is_foreign
 from advsurprise.envs.settings import parse
 from advsurprise.errors import UserError
 from advsurprise.evaluate import Stand
-from advsurprise.train import Fused
+from advsurprise.training import Fused, make_loop
 
 SHOWN = {
     "log_prob": "Control's log-probability per scored step",
@@ -30,6 +32,8 @@ SHOWN = {
     "end/dark_steps": "steps in dark rooms per episode",
     "end/doors_closed": "doors closed at the end",
     "end/doors_locked": "doors locked at the end",
+    "end/episode_return": "the world's own reward per episode",
+    "end/episode_length": "steps per episode",
 }
 """Measures a person is shown, in this order."""
 
@@ -55,23 +59,24 @@ def resolve(
     }
     cfg = dataclasses.replace(cfg, **{name: value for name, value in given.items() if value is not None})
     method_type = methods.method_class(cfg.method)
-    return changed(cfg, settings, env_type=rooms.RoomWorld, method_type=method_type)
+    env_type = None if is_foreign(cfg.env) else rooms.RoomWorld
+    return changed(cfg, settings, env_type=env_type, method_type=method_type)
 
 
 def train(
     cfg: RunConfig, out: pathlib.Path | None, *, fresh: bool, quiet: bool, tell: Callable[[str], None]
 ) -> dict[str, Any]:
     """Trains, with a live line on standard error."""
-    folder = out or pathlib.Path("runs") / f"{cfg.env.replace('/', '-')}-{cfg.method}"
+    folder = out or pathlib.Path("runs") / f"{re.sub(r'[^A-Za-z0-9.]+', '-', cfg.env)}-{cfg.method}"
     lost = cfg.steps - cfg.updates * cfg.steps_per_update
     rounding = f" ({lost:,} fewer than asked for, to make whole updates)" if lost else ""
     tell(
         f"{cfg.method} in {cfg.env}: {cfg.updates * cfg.steps_per_update:,} steps{rounding}, "
         f"{len(cfg.seeds)} seed(s), {cfg.bodies} bodies, into {folder}"
     )
+    loop = make_loop(cfg)
     run.prepare_folder(cfg, folder, fresh=fresh)
     keep_compiled()
-    loop = Fused(cfg)
     sinks = [] if quiet else [metrics.Console(sys.stderr, cfg.updates * cfg.steps_per_update)]
     ended = run.train(cfg, folder, tell=tell, sinks=sinks, loop=loop)
     if ended.stopped_by:
@@ -113,6 +118,8 @@ def train_text(result: dict[str, Any]) -> str:
 
 def dry_run(cfg: RunConfig, tell: Callable[[str], None]) -> dict[str, Any]:
     """Sizes, memory, and the time the whole run would take, from one update on this machine."""
+    if is_foreign(cfg.env):
+        raise UserError("--dry-run knows our own worlds only")
     loop = Fused(cfg)
     tell("compiling and timing one update …")
     begun = time.perf_counter()
@@ -188,7 +195,7 @@ def evaluate(
         raise UserError(f"--episodes must be at least 10, one for each evaluation seed, not {episodes}")
     keep_compiled()
     trained = api.load(folder)
-    fields = parse(rooms.RoomWorld, settings)
+    fields = {} if is_foreign(trained.config.env) else parse(rooms.RoomWorld, settings)
     where = {"episodes": episodes, "env": env, "env_fields": fields}
     found = {}
     players: dict[str, Stand] = {"measures": "trained", "greedy": "greedy", "random": "random"}
@@ -217,8 +224,43 @@ def evaluate_text(result: dict[str, Any]) -> str:
     return "\n".join([*lines, f"run: {result['run']}"])
 
 
+def cross(folder: pathlib.Path, *, episodes: int, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Every role by its policy, by random actions and by nobody, against each other."""
+    keep_compiled()
+    trained = api.load(folder)
+    tell(f"playing {episodes} episodes of each pairing …")
+    return {
+        "method": trained.config.method,
+        "env": trained.config.env,
+        "run": str(folder),
+        "episodes": episodes,
+        "updates": trained.updates,
+        "steps": trained.updates * trained.config.steps_per_update,
+        "roles": list(trained.agents[0].method.roles),
+        "cross": trained.cross_play(episodes=episodes),
+    }
+
+
+def cross_text(result: dict[str, Any]) -> str:
+    """The pairings for a person."""
+    roles = result["roles"]
+    names = [name for name in SHOWN if name in result["cross"][0]["measures"]][:4]
+    head = "".join(f"{role:12}" for role in roles) + "".join(f"{name:>22}" for name in names)
+    lines = [f"{result['method']} in {result['env']} after {result['steps']:,} steps, mean and 95% interval", head]
+    for row in result["cross"]:
+        cells = "".join(f"{_cell(row['measures'][name]):>22}" for name in names)
+        lines.append("".join(f"{row[role]:12}" for role in roles) + cells)
+    return "\n".join([*lines, f"run: {result['run']}"])
+
+
 def _cell(cell: dict[str, float]) -> str:
     return f"{cell['mean']:.2f} ± {(cell['high'] - cell['low']) / 2:.2f}"
+
+
+def plain_settings(words: Sequence[str]) -> dict[str, Any]:
+    """Keyword arguments for an environment of others from words such as size=9."""
+    cfg = changed(RunConfig(), [f"env.{word}" for word in words], env_type=None, method_type=object)
+    return cfg.env_fields
 
 
 def list_methods() -> dict[str, Any]:

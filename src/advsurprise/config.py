@@ -38,8 +38,8 @@ class PPOConfig:
     """Largest norm of a gradient step; larger ones are scaled down."""
     gae_lambda: float = 0.95
     """Decay of the advantage estimator."""
-    normalise_advantage: bool = False
-    """Whether advantages are standardised over each minibatch."""
+    normalise_advantage: bool = True
+    """Whether advantages are standardised over each minibatch (the authors of Adversarial Surprise did not)."""
 
     def __post_init__(self):
         rules = [

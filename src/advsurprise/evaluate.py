@@ -11,14 +11,16 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy import stats
 
-from advsurprise.collect import ScanCollector
-from advsurprise.envs.base import AbstractEnv
+from advsurprise.collect import HostCollector, ScanCollector
+from advsurprise.envs.base import AbstractEnv, Host
 from advsurprise.errors import UserError
 from advsurprise.interaction import Agent
 from advsurprise.types import View
 
 Stand = Literal["trained", "greedy", "random", "motionless"]
 """Who plays a role: its policy (sampled), its policy's likeliest action, uniform actions, or nobody (action `done`)."""
+MAX_CHUNKS = 1000
+"""Stretches of play after which a host world that ends no episodes is given up."""
 SURE = 1e6
 """Factor on logits that leaves the likeliest action alone."""
 
@@ -70,6 +72,22 @@ def play(env: AbstractEnv, agent: Agent, *, episodes: int, seed: int) -> dict[st
     if not env.spec.max_steps:
         raise UserError(f"{env.spec.id} has no fixed episode length")
     return jax.tree.map(np.asarray, _play(env, episodes, agent, jax.random.key(seed)))
+
+
+def play_host(host: Host, agent: Agent, *, episodes: int, seed: int, chunk: int = 128) -> dict[str, np.ndarray]:
+    """Measures of the first whole episodes in a host world, one entry per episode."""
+    start_key, play_key = jax.random.split(jax.random.key(seed))
+    collector = HostCollector(host, chunk)
+    memory = collector.start(agent, key=start_key)
+    ends: dict[str, list[float]] = {f"end/{name}": [] for name in host.spec.info}
+    for number in range(MAX_CHUNKS):
+        memory, rollout = collector.collect(agent, memory, key=jax.random.fold_in(play_key, number))
+        over = np.asarray(rollout.terminated | rollout.truncated)
+        for name, value in rollout.info.items():
+            ends[f"end/{name}"] += np.asarray(value, dtype=np.float64)[over].tolist()
+        if all(len(values) >= episodes for values in ends.values()):
+            return {name: np.asarray(values[:episodes]) for name, values in ends.items()}
+    raise UserError(f"{host.spec.id}: {episodes} episodes did not end within {MAX_CHUNKS * chunk} steps")
 
 
 def summary(samples: Iterable[dict[str, np.ndarray]]) -> dict[str, dict[str, float]]:

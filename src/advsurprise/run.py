@@ -25,7 +25,7 @@ from advsurprise import checkpoint, metrics
 from advsurprise.config import RunConfig, from_dict
 from advsurprise.errors import UserError
 from advsurprise.interaction import Agent
-from advsurprise.train import Fused, Loop, TrainState
+from advsurprise.training import Loop, TrainState, make_loop
 
 Tell = Callable[[str], None]
 
@@ -63,7 +63,7 @@ def train(
 ) -> Outcome:
     """Trains into a folder; an existing run there is continued. SIGINT and SIGTERM stop it after the current update."""
     prepare_folder(cfg, folder, fresh=fresh)
-    loop = Fused(cfg) if loop is None else loop
+    loop = make_loop(cfg) if loop is None else loop
     state, done = restore(loop, folder, tell)
     if done >= cfg.updates:
         tell(f"{folder} is already trained to {done * cfg.steps_per_update} steps")
@@ -128,7 +128,7 @@ def restore(loop: Loop, folder: pathlib.Path, tell: Tell) -> tuple[TrainState, i
         tell(f"passed over: {sentence}")
     if found is None:
         return loop.init(), 0
-    state = checkpoint.load(found, jax.eval_shape(loop.init))
+    state = loop.resumed(checkpoint.load(found, loop.like()))
     done = int(np.ravel(state.update)[0])
     tell(f"going on from update {done} ({found.name})")
     return state, done
@@ -139,17 +139,16 @@ def save(folder: pathlib.Path, cfg: RunConfig, number: int, state: TrainState) -
     checkpoint.save(folder / "checkpoints", number, state, {"config": cfg.as_dict()})
 
 
-def load_agents(folder: pathlib.Path) -> tuple[RunConfig, Fused, list[Agent], int]:
-    """A trained run: its configuration, its loop, one agent per seed, and the updates done."""
+def load_agents(folder: pathlib.Path) -> tuple[RunConfig, list[Agent], int]:
+    """A trained run: its configuration, one agent per seed, and the updates done."""
     cfg = read_run(folder)
     found, complaints = checkpoint.newest_good(folder / "checkpoints")
     if found is None:
         reason = f": {complaints[0]}" if complaints else ""
         raise UserError(f"{folder} holds no good checkpoint{reason}")
-    loop = Fused(cfg)
-    state = checkpoint.load(found, jax.eval_shape(loop.init))
-    agents = [jax.tree.map(lambda leaf, seed=seed: leaf[seed], state.learner.agent) for seed in range(len(cfg.seeds))]
-    return cfg, loop, agents, int(np.ravel(state.update)[0])
+    loop = make_loop(cfg)
+    state = checkpoint.load(found, loop.like())
+    return cfg, loop.agents(state), int(np.ravel(state.update)[0])
 
 
 def to_rows(found: dict[str, Any], cfg: RunConfig, number: int, seconds: float) -> list[dict[str, Any]]:

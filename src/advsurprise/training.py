@@ -5,13 +5,16 @@ from typing import Any, Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, Int, Key, PRNGKeyArray
 
 from advsurprise import envs, methods
 from advsurprise.collect import HostCollector, ScanCollector
 from advsurprise.config import RunConfig
-from advsurprise.envs.base import AbstractEnv, as_host
-from advsurprise.interaction import make_agent
+from advsurprise.envs.base import AbstractEnv, Host, as_host
+from advsurprise.envs.foreign import open_host
+from advsurprise.envs.load import is_foreign
+from advsurprise.errors import UserError
+from advsurprise.interaction import Agent, make_agent
 from advsurprise.learn import Learner, learn, make_learner, make_optimiser
 
 
@@ -26,7 +29,7 @@ class TrainState(eqx.Module):
     """Where collecting stands: worlds and memories of all bodies."""
     update: Int[Array, "..."]
     """Updates done."""
-    key: PRNGKeyArray
+    key: Key[Array, "..."]
     """The run's key. Every update's keys are folded from it, so it never changes."""
 
 
@@ -38,8 +41,20 @@ class Loop(Protocol):
         """The state before the first update."""
         ...
 
+    def like(self) -> TrainState:
+        """Shapes of a state, to load one into."""
+        ...
+
+    def resumed(self, state: TrainState) -> TrainState:
+        """A loaded state, ready to go on."""
+        ...
+
     def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
         """Collects one rollout and learns from it; metrics have an axis S."""
+        ...
+
+    def agents(self, state: TrainState) -> list[Agent]:
+        """One agent per seed."""
         ...
 
 
@@ -58,8 +73,18 @@ class Fused:
     def init(self) -> TrainState:
         return self._init(seed_keys(self.cfg.seeds))
 
+    def like(self) -> TrainState:
+        return jax.eval_shape(self.init)
+
+    def resumed(self, state: TrainState) -> TrainState:
+        return state
+
     def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
         return self._update(state)
+
+    def agents(self, state: TrainState) -> list[Agent]:
+        seeds = range(len(self.cfg.seeds))
+        return [jax.tree.map(lambda leaf, seed=seed: leaf[seed], state.learner.agent) for seed in seeds]
 
     def rollout(self, state: TrainState) -> Any:
         """One rollout from a state, without learning from it."""
@@ -82,14 +107,17 @@ class Fused:
 
 
 class Hosted:
-    """Collecting on the host, learning compiled; one seed. The same keys as `Fused`, so the same run to rounding."""
+    """Collecting on the host, learning compiled; one seed. In pure worlds the same keys as `Fused`, so the same run to
+    rounding. The worlds of others cannot be saved: a resumed run begins new episodes there."""
 
-    def __init__(self, cfg: RunConfig, env: AbstractEnv | None = None):
+    def __init__(self, cfg: RunConfig, host: Host | None = None):
+        if len(cfg.seeds) > 1:
+            raise UserError(f"{cfg.env} is trained one seed at a time, not {len(cfg.seeds)}")
         self.cfg = cfg
-        self.env = make_env(cfg) if env is None else env
-        self.method = methods.make(cfg.method, self.env.spec, **cfg.method_fields)
+        self.host = open_world(cfg) if host is None else host
+        self.method = methods.make(cfg.method, self.host.spec, **cfg.method_fields)
         self._optimiser = make_optimiser(cfg.ppo, self.method, cfg.bodies, cfg.rollout)
-        self._collector = HostCollector(as_host(self.env, cfg.bodies), cfg.rollout)
+        self._collector = HostCollector(self.host, cfg.rollout)
         self._learn = jax.jit(lambda learner, rollout, key: learn(learner, rollout, cfg.ppo, self._optimiser, key=key))
 
     def init(self) -> TrainState:
@@ -98,6 +126,14 @@ class Hosted:
         learner = make_learner(make_agent(self.method, key=agent_key), self._optimiser)
         return TrainState(learner, self._collector.start(learner.agent, key=world_key), jnp.int32(0), key)
 
+    def like(self) -> TrainState:
+        return self.init()
+
+    def resumed(self, state: TrainState) -> TrainState:
+        world_key = jax.random.split(jax.random.fold_in(state.key, state.update))[1]
+        carry = self._collector.start(state.learner.agent, key=world_key)
+        return TrainState(state.learner, carry, state.update, state.key)
+
     def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
         collect_key, learn_key = update_keys(state)
         carry, rollout = self._collector.collect(state.learner.agent, state.carry, key=collect_key)
@@ -105,13 +141,28 @@ class Hosted:
         metrics = {name: value[None] for name, value in metrics.items()}
         return TrainState(learner, carry, state.update + 1, state.key), metrics
 
+    def agents(self, state: TrainState) -> list[Agent]:
+        return [state.learner.agent]
+
+
+def make_loop(cfg: RunConfig) -> Fused | Hosted:
+    """The loop that fits the world: compiled for ours, hosted for those of others."""
+    return Hosted(cfg) if is_foreign(cfg.env) else Fused(cfg)
+
+
+def open_world(cfg: RunConfig) -> Host:
+    """The world of a run behind the host contract."""
+    if is_foreign(cfg.env):
+        return open_host(cfg.env, cfg.bodies, kwargs=cfg.env_fields)
+    return as_host(make_env(cfg), cfg.bodies)
+
 
 def make_env(cfg: RunConfig) -> AbstractEnv:
     """The world of a run."""
     return envs.make(cfg.env, **cfg.env_fields)
 
 
-def seed_keys(seeds: tuple[int, ...]) -> PRNGKeyArray:
+def seed_keys(seeds: tuple[int, ...]) -> Key[Array, " S"]:
     """One key per seed."""
     return jnp.stack([jax.random.key(seed) for seed in seeds])
 
