@@ -16,7 +16,7 @@ from advsurprise.training import Fused
 from advsurprise.types import TimeStep
 
 GAMMA = 0.5
-PPO = PPOConfig(lr=1e-2, minibatch=48, epochs=4, entropy_coef=0.0, value_clip=0.0)
+PPO = PPOConfig(lr=1e-2, minibatch=48, epochs=4, entropy_coef=0.0, value_clip=0.0, normalise_advantage=False)
 
 
 def _train(updates, **fields):
@@ -109,7 +109,7 @@ def game():
         env="ladder/game",
         method="adversarial-surprise",
         method_fields={"k_explore": 1, "k_control": 4, "stack": 1},
-        ppo=PPOConfig(lr=3e-3, minibatch=128, entropy_coef=0.005),
+        ppo=PPOConfig(lr=3e-3, minibatch=128, entropy_coef=0.005, normalise_advantage=False),
         bodies=64,
         rollout=20,
     )

@@ -122,7 +122,7 @@ def test_the_entropy_of_an_even_policy_is_log_of_its_actions(getkey):
 
 def test_advantages_are_left_alone_unless_asked(getkey):
     network, batch = _network(getkey()), _batch(getkey())
-    cfg = PPOConfig(value_coef=0.0, entropy_coef=0.0)
+    cfg = PPOConfig(value_coef=0.0, entropy_coef=0.0, normalise_advantage=False)
     doubled = dataclasses.replace(batch, advantage=2 * batch.advantage)
     once, twice = (float(ppo.loss(network, b, cfg)[0]) for b in (batch, doubled))
     assert twice == pytest.approx(2 * once, rel=1e-5)
