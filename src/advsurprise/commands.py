@@ -57,10 +57,10 @@ def resolve(
         "seeds": None if seeds is None else read_seeds(seeds),
         "bodies": bodies,
     }
-    cfg = dataclasses.replace(cfg, **{name: value for name, value in given.items() if value is not None})
-    method_type = methods.method_class(cfg.method)
-    env_type = None if is_foreign(cfg.env) else rooms.RoomWorld
-    return changed(cfg, settings, env_type=env_type, method_type=method_type)
+    given = {name: value for name, value in given.items() if value is not None}
+    method_type = methods.method_class(given.get("method", cfg.method))
+    env_type = None if is_foreign(given.get("env", cfg.env)) else rooms.RoomWorld
+    return changed(cfg, settings, env_type=env_type, method_type=method_type, **given)
 
 
 def train(
@@ -109,10 +109,9 @@ def train_text(result: dict[str, Any]) -> str:
     last = result["last"]
     lines = [f"trained {result['steps']:,} steps for {len(result['seeds'])} seed(s): {result['run']}"]
     if "surprise" in last:
-        lines.append(
-            f"in the last update Control's surprise was {last['surprise']:.1f} nats per scored step, "
-            f"{last.get('end/rooms_episode', float('nan')):.2f} rooms were visited per episode"
-        )
+        lines.append(f"in the last update Control's surprise was {last['surprise']:.1f} nats per scored step")
+    if "end/rooms_episode" in last:
+        lines.append(f"and {last['end/rooms_episode']:.2f} rooms were visited per episode")
     return "\n".join([*lines, f"How it plays: advsurprise eval {result['run']}"])
 
 

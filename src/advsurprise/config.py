@@ -156,8 +156,10 @@ def read_seeds(text: str) -> tuple[int, ...]:
     raise UserError(f"seeds are written 0..4 or 0,3,7 or 5, not {text!r}")
 
 
-def changed(cfg: RunConfig, words: Iterable[str], *, env_type: type | None, method_type: type) -> RunConfig:
-    """The configuration with fields changed by words such as ppo.lr=1e-4, env.rooms=6, method.quiet=0.25, bodies=64."""
+def changed(
+    cfg: RunConfig, words: Iterable[str], *, env_type: type | None, method_type: type, **given: Any
+) -> RunConfig:
+    """The configuration with fields given by name and by words such as ppo.lr=1e-4, env.rooms=6, bodies=64."""
     homes: dict[str, Any] = {"ppo": PPOConfig, "env": env_type, "method": method_type}
     parts: dict[str, dict[str, Any]] = {"ppo": {}, "env": {}, "method": {}, "": {}}
     for word in words:
@@ -185,7 +187,7 @@ def changed(cfg: RunConfig, words: Iterable[str], *, env_type: type | None, meth
         ppo=dataclasses.replace(cfg.ppo, **parts["ppo"]),
         env_fields={**cfg.env_fields, **parts["env"]},
         method_fields={**cfg.method_fields, **parts["method"]},
-        **parts[""],
+        **{**given, **parts[""]},
     )
 
 
