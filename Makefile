@@ -3,7 +3,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: test lint format requirements clean
+.PHONY: quickstart test lint format requirements clean
+
+# Trains Adversarial Surprise for a minute and a half on two cores, then lets it play against random actions.
+quickstart: $(STAMP)
+	$(BIN)/advsurprise train --steps 500k --out runs/quickstart
+	$(BIN)/advsurprise eval runs/quickstart --episodes 200
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup

@@ -13,7 +13,7 @@ from advsurprise.envs.load import is_foreign
 from advsurprise.errors import UserError
 from advsurprise.evaluate import Stand, everyone, play, play_host, stand_in, summary
 from advsurprise.interaction import Agent
-from advsurprise.training import open_world
+from advsurprise.training import open_world, whole_episodes
 
 EVALUATION_SEED = 1_000_000
 """First evaluation seed: far from seeds anyone trains with."""
@@ -122,6 +122,7 @@ def train(
         steps=steps,
         **{"seeds": (seed,), **run_fields},
     )
+    cfg = cfg if "rollout" in run_fields else whole_episodes(cfg)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="advsurprise-")) if out is None else pathlib.Path(out)
     run.train(cfg, folder)
     return load(folder)

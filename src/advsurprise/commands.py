@@ -22,7 +22,7 @@ from advsurprise.envs.load import is_foreign
 from advsurprise.envs.settings import parse
 from advsurprise.errors import UserError
 from advsurprise.evaluate import Stand
-from advsurprise.training import Fused, make_loop
+from advsurprise.training import Fused, make_loop, whole_episodes
 
 SHOWN = {
     "log_prob": "Control's log-probability per scored step",
@@ -60,7 +60,9 @@ def resolve(
     given = {name: value for name, value in given.items() if value is not None}
     method_type = methods.method_class(given.get("method", cfg.method))
     env_type = None if is_foreign(given.get("env", cfg.env)) else rooms.RoomWorld
-    return changed(cfg, settings, env_type=env_type, method_type=method_type, **given)
+    found = changed(cfg, settings, env_type=env_type, method_type=method_type, **given)
+    chosen = config is not None or any(word.startswith("rollout=") for word in settings)
+    return found if chosen else whole_episodes(found)
 
 
 def train(

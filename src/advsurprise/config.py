@@ -76,7 +76,7 @@ class RunConfig:
     bodies: int = 16
     """Bodies per seed that act at the same time."""
     rollout: int = 512
-    """Steps of each body between two updates."""
+    """Steps of each body between two updates; the default is rounded to whole episodes where their length is fixed."""
     save_every: int = 20
     """Updates between two checkpoints."""
 

@@ -1,5 +1,6 @@
 """Training loops: fused (a pure world, one compiled program per update, seeds together) and hosted (any world)."""
 
+import dataclasses
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -155,6 +156,15 @@ def open_world(cfg: RunConfig) -> Host:
     if is_foreign(cfg.env):
         return open_host(cfg.env, cfg.bodies, kwargs=cfg.env_fields)
     return as_host(make_env(cfg), cfg.bodies)
+
+
+def whole_episodes(cfg: RunConfig) -> RunConfig:
+    """The configuration with its rollout rounded to whole episodes where their length is fixed: turns are then known
+    beforehand, and no Control turn is paid in two parts."""
+    length = 0 if is_foreign(cfg.env) else make_env(cfg).spec.max_steps
+    if not length:
+        return cfg
+    return dataclasses.replace(cfg, rollout=max(1, round(cfg.rollout / length)) * length)
 
 
 def make_env(cfg: RunConfig) -> AbstractEnv:
