@@ -67,11 +67,9 @@ def record_episodes(env: RoomWorld, *, bodies: int, seed: int) -> Episodes:
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _record(env: RoomWorld, bodies: int, key):
-    reset_key, place_key, play_key = jax.random.split(key, 3)
-    state = jax.vmap(lambda k: env.initial(key=k))(jax.random.split(reset_key, bodies))
-    places = jax.vmap(lambda s, k: _anywhere(env, s, k))(state, jax.random.split(place_key, bodies))
-    odd = jnp.arange(bodies) % 2 == 1
-    state = dataclasses.replace(state, position=jnp.where(odd, places, state.position))
+    begin_key, play_key = jax.random.split(key)
+    begin_keys = jax.random.split(begin_key, bodies)
+    state = jax.vmap(lambda number, k: _begin(env, number, k))(jnp.arange(bodies), begin_keys)
 
     def step(state, key):
         noise_key, action_key = jax.random.split(key)
@@ -90,6 +88,14 @@ def _record(env: RoomWorld, bodies: int, key):
     raw = jax.vmap(lambda s: unpad(env, s.grid))(state)
     shining = jnp.where(tiles.is_light(raw), raw.astype(jnp.int32) - tiles.LIGHT, -1)
     return obs, codes, jnp.concatenate([first[1][None], stirred]), kept, actions, shining
+
+
+def _begin(env: RoomWorld, number: jax.Array, key) -> RoomState:
+    """The beginning of an episode, in any room for every other body."""
+    layout_key, place_key = jax.random.split(key)
+    state = env.initial(key=layout_key)
+    place = jnp.where(number % 2 == 1, _anywhere(env, state, place_key), state.position)
+    return dataclasses.replace(state, position=place)
 
 
 def _anywhere(env: RoomWorld, state: RoomState, key) -> jax.Array:
