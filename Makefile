@@ -11,7 +11,7 @@ quickstart: $(STAMP)
 	$(BIN)/advsurprise eval runs/quickstart --episodes 200
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations 15
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -67,9 +67,9 @@ def record_episodes(env: RoomWorld, *, bodies: int, seed: int) -> Episodes:
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _record(env: RoomWorld, bodies: int, key):
-    begin_key, play_key = jax.random.split(key)
-    begin_keys = jax.random.split(begin_key, bodies)
-    state = jax.vmap(lambda number, k: _begin(env, number, k))(jnp.arange(bodies), begin_keys)
+    layout_key, place_key, play_key = jax.random.split(key, 3)
+    layout_keys, place_keys = jax.random.split(layout_key, bodies), jax.random.split(place_key, bodies)
+    state = jax.vmap(lambda *body: _begin(env, *body))(jnp.arange(bodies), layout_keys, place_keys)
 
     def step(state, key):
         noise_key, action_key = jax.random.split(key)
@@ -90,9 +90,8 @@ def _record(env: RoomWorld, bodies: int, key):
     return obs, codes, jnp.concatenate([first[1][None], stirred]), kept, actions, shining
 
 
-def _begin(env: RoomWorld, number: jax.Array, key) -> RoomState:
+def _begin(env: RoomWorld, number: jax.Array, layout_key, place_key) -> RoomState:
     """The beginning of an episode, in any room for every other body."""
-    layout_key, place_key = jax.random.split(key)
     state = env.initial(key=layout_key)
     place = jnp.where(number % 2 == 1, _anywhere(env, state, place_key), state.position)
     return dataclasses.replace(state, position=place)
