@@ -145,6 +145,7 @@ def test_the_folder_holds_what_it_says(tmp_path, loop):
     assert run.read_run(tmp_path) == TINY
     rows = _rows(tmp_path)
     assert [(row["update"], row["seed"]) for row in rows[:3]] == [(1, 3), (1, 4), (2, 3)]
+    assert all(row["explore/surprise"] > 0 and row["control/surprise"] > 0 for row in rows)
     assert {"surprise", "explore/reward", "control/entropy", "end/rooms_episode", "mean/stilled"} <= set(rows[0])
     assert "advsurprise eval" in (tmp_path / "card.md").read_text()
 

@@ -46,6 +46,8 @@ class Signal(eqx.Module):
     """Whether the step was scored."""
     discounted: Float[Array, "..."]
     """Discounted return of Control's raw reward after the step."""
+    surprise: Float[Array, "..."]
+    """−log p_θ(o_{t+1}) on every step, for the record."""
 
 
 class AdversarialSurprise(AbstractMethod[RunningMoments, Memory]):
@@ -156,7 +158,8 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, Memory]):
         is_control = self.schedule(memory.time) == CONTROL
         scored = is_control & (self._place_in_turn(memory.time) >= self._quiet_steps)
         # Score first, then add.
-        log_prob = jnp.where(scored, self.density.log_prob(memory.stats, seen), 0.0)
+        found = self.density.log_prob(memory.stats, seen)
+        log_prob = jnp.where(scored, found, 0.0)
         enters = {"scored": scored, "control": is_control, "all": jnp.bool_(True)}[self.fit_on]
         stats = tree.select(enters, self.density.update(memory.stats, seen), memory.stats)
         time = memory.time + 1
@@ -165,7 +168,7 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, Memory]):
             stats = tree.select(time % self.round_length == 0, emptied, stats)
         discounted = self.gamma * memory.discounted + log_prob
         frames = jnp.concatenate([memory.frames[1:], seen[None]])
-        return Memory(frames, stats, time, discounted), Signal(log_prob, scored, discounted)
+        return Memory(frames, stats, time, discounted), Signal(log_prob, scored, discounted, -found)
 
     def score(self, learnt: RunningMoments, rollout: Rollout) -> tuple[RunningMoments, dict[str, Score]]:
         signal: Signal = rollout.signal
@@ -190,9 +193,12 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, Memory]):
         self, learnt: RunningMoments, rollout: Rollout, *, key: PRNGKeyArray
     ) -> tuple[RunningMoments, dict[str, Array]]:
         signal: Signal = rollout.signal
-        scored = signal.scored.astype(jnp.float32)
-        mean = jnp.sum(signal.log_prob) / jnp.maximum(jnp.sum(scored), 1.0)
-        return learnt, {"surprise": -mean, "reward_scale": scale(learnt)}
+        by_role = {
+            f"{role}/surprise": _mean_where(rollout.decision.role == index, signal.surprise)
+            for index, role in enumerate(self.roles)
+        }
+        scored = _mean_where(signal.scored, signal.surprise)
+        return learnt, {"surprise": scored, "reward_scale": scale(learnt), **by_role}
 
     @property
     def _control_begins(self) -> bool:
@@ -230,6 +236,11 @@ def explore_reward(
         return jnp.where(controls, owed + r, 0.0), paid
 
     return jax.lax.scan(back, jnp.zeros(reward.shape[1]), (reward, is_control, over), reverse=True)[1]
+
+
+def _mean_where(holds: Bool[Array, "T B"], x: Float[Array, "T B"]) -> Float[Array, ""]:
+    """Mean over the steps on which something holds; 0 if there are none."""
+    return jnp.sum(jnp.where(holds, x, 0.0)) / jnp.maximum(jnp.sum(holds), 1).astype(jnp.float32)
 
 
 METHOD = AdversarialSurprise
