@@ -25,7 +25,7 @@ from advsurprise.evaluate import Stand
 from advsurprise.training import Fused, make_loop, whole_episodes
 
 SHOWN = {
-    "log_prob": "Control's log-probability per scored step",
+    "log_prob": "Control's log-probability (minus surprise)",
     "end/rooms_episode": "rooms visited per episode",
     "end/stilled": "noisy rooms stilled at the end",
     "end/uses": "boxes or switches used per episode",
