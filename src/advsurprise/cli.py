@@ -212,6 +212,43 @@ class BenchWorlds:
 
 
 @dataclass(frozen=True)
+class BenchTrain:
+    """Environment steps per second of training from end to end, and what share of the machine that uses."""
+
+    env: str = "rooms/four"
+    """The world."""
+    method: str = "adversarial-surprise"
+    """The method, or several: a,b,c."""
+    bodies: tuple[int, ...] = (16, 64)
+    """Numbers of bodies, a row each."""
+    seeds: tuple[int, ...] = (1,)
+    """Numbers of seeds trained together, a row each."""
+    updates: int = 5
+    """Updates to time in each row, after one that is not timed."""
+    settings: Annotated[
+        UseAppendAction[tuple[str, ...]],
+        arg(name="set", metavar="FIELD=VALUE", help="Change any field: ppo.minibatch=1024, env.rooms=6 …"),
+    ] = ()
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise import commands
+        from advsurprise.bench import train
+
+        result = train.run(
+            self.env,
+            methods=self.method.split(","),
+            bodies=self.bodies,
+            seeds=self.seeds,
+            updates=self.updates,
+            settings=self.settings,
+            resolve=commands.resolve,
+            tell=_tell,
+        )
+        _print(result, train.text, as_json=self.json)
+
+
+@dataclass(frozen=True)
 class BenchOracle:
     """Play the room worlds side by side with Farama MiniGrid and count the steps on which they differ."""
 
@@ -232,9 +269,13 @@ class BenchOracle:
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure this machine: speed of the worlds, agreement with Farama MiniGrid."""
+    """Measure this machine: speed of the worlds and of training, agreement with Farama MiniGrid."""
 
-    what: Annotated[BenchWorlds, subcommand("worlds")] | Annotated[BenchOracle, subcommand("oracle")]
+    what: (
+        Annotated[BenchWorlds, subcommand("worlds")]
+        | Annotated[BenchTrain, subcommand("train")]
+        | Annotated[BenchOracle, subcommand("oracle")]
+    )
 
     def run(self) -> None:
         self.what.run()
