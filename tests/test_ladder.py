@@ -37,13 +37,17 @@ def _train_task(id, updates=60):
     )
 
 
+def _seen(obs):
+    obs, no = jnp.array(obs, jnp.int32), jnp.bool_(False)
+    return TimeStep(obs, jnp.float32(0), no, no, obs, {})
+
+
 def _answers(agent, observations, role="agent"):
     """Action probabilities and values after a path of observations, the first of them the episode's first."""
     method = agent.method
-    memory = method.start(jnp.array(observations[0], jnp.int32))
+    memory = method.start(_seen(observations[0]))
     for obs in observations[1:]:
-        obs, no = jnp.array(obs, jnp.int32), jnp.bool_(False)
-        memory, _ = method.advance(agent.learnt, memory, jnp.int32(0), TimeStep(obs, jnp.float32(0), no, no, obs, {}))
+        memory, _ = method.advance(agent.learnt, memory, jnp.int32(0), _seen(obs))
     logits, value = agent.policies[role](method.see(memory))
     return np.asarray(jax.nn.softmax(logits)), float(value[0])
 
@@ -143,7 +147,7 @@ def test_idle_and_dark_play_give_the_values_derived(getkey):
     # Control idle.
     env = advsurprise.make("ladder/game")
     method = advsurprise.methods.make("adversarial-surprise", env.spec, k_explore=1, k_control=4)
-    agent = interaction.make_agent(method, key=getkey())
+    agent = interaction.make_agent(method, 1, key=getkey())
     score = jax.jit(jax.vmap(lambda room, key: _score_episode(env, agent, room, key), in_axes=(None, 0)))
     for room, expected in ((2, IDLE_VALUE), (0, DARK_VALUE)):
         scores = score(jnp.int32(room), jax.random.split(getkey(), 2000))
@@ -154,7 +158,7 @@ def _score_episode(env, agent, room, key):
     """Sum of log-probabilities of one episode: Explore goes to a room, Control does nothing."""
     reset_key, *step_keys = jax.random.split(key, 6)
     state, timestep = env.reset(key=reset_key)
-    memory = agent.method.start(timestep.obs)
+    memory = agent.method.start(timestep)
     total = jnp.float32(0)
     for index, step_key in enumerate(step_keys):
         action = room if index == 0 else jnp.int32(0)

@@ -42,7 +42,9 @@ def _view(spec, frames, features, *, key):
 
 @functools.partial(jax.jit, static_argnames=("spec", "frames", "features", "streams"))
 def _network(spec, *, frames=4, features=3, streams=2, key):
-    return ActorCritic(spec, frames=frames, features=features, actions=spec.num_actions, streams=streams, key=key)
+    return ActorCritic(
+        spec, frames=frames, features=features, action_bias=(0.0,) * spec.num_actions, streams=streams, key=key
+    )
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -168,7 +170,7 @@ def test_classes_are_names_not_numbers(getkey):
 @pytest.mark.parametrize("spec", [COMPACT, VECTOR], ids=lambda spec: spec.id)
 def test_all_leaves_of_a_network_are_arrays(getkey, spec):
     # Built outside of `jit`, which would make arrays of numbers.
-    network = ActorCritic(spec, frames=1, features=1, actions=2, streams=1, key=getkey())
+    network = ActorCritic(spec, frames=1, features=1, action_bias=(0.0, 0.0), streams=1, key=getkey())
     assert all(eqx.is_inexact_array(leaf) for leaf in jax.tree.leaves(network))
 
 

@@ -56,7 +56,7 @@ def test_the_collectors_collect_the_same(getkey, length, lockstep):
     env = advsurprise.make("rooms/door", timeout="truncated", **SMALL)
     method = methods.make("adversarial-surprise", env.spec, **TURNS)
     assert (role_schedule(method, length) is not None) == lockstep
-    agent = jax.jit(lambda key: make_agent(method, key=key))(getkey())
+    agent = jax.jit(lambda key: make_agent(method, BODIES, key=key))(getkey())
     scan, host = ScanCollector(env, BODIES, length), HostCollector(as_host(env, BODIES), length)
     start_key, *collect_keys = jax.random.split(getkey(), 3)
     compiled = jax.jit(lambda carry, key: scan.collect(agent, carry, key=key))
@@ -126,56 +126,29 @@ def test_seeds_differ(rooms):
 # No compute on steps a role did not take.
 
 
-def _taken(method, length, roles):
-    """Which (time, body) pairs end up in each role's batch, and their weights."""
-    label = jnp.arange(length * BODIES, dtype=jnp.float32).reshape(length, BODIES)
-    return [learn.take_role(label, jnp.asarray(roles == index), index, method) for index in range(2)]
-
-
-def _steps_of(roles, index):
-    return np.flatnonzero((roles == index).reshape(-1)).tolist()
-
-
 def _method(max_steps, **fields):
     spec = advsurprise.make("ladder/game").spec._replace(max_steps=max_steps)
     return methods.make("adversarial-surprise", spec, **fields)
 
 
-def test_in_lockstep_a_batch_is_exactly_the_roles_steps():
+def test_in_lockstep_a_roles_rows_are_known_beforehand():
     # E2 C3, E2 C1: eight steps.
     method = _method(8, k_explore=2, k_control=3)
     roles = np.repeat(np.array([0, 0, 1, 1, 1, 0, 0, 1] * 2)[:, None], BODIES, axis=1)
     assert role_schedule(method, 16).tolist() == roles[:, 0].tolist()
-    for index, (labels, weight) in enumerate(_taken(method, 16, roles)):
-        assert labels.tolist() == _steps_of(roles, index)
-        assert np.all(weight == 1)
+    for index in range(2):
+        rows = learn.role_rows(jnp.asarray(roles == index), index, method)
+        assert isinstance(rows, np.ndarray)
+        assert rows.tolist() == np.flatnonzero((roles == index).reshape(-1)).tolist()
 
 
-@pytest.mark.parametrize("phase", range(8))
-@pytest.mark.parametrize("length", [5, 11, 20])
-def test_rollouts_that_begin_within_an_episode_lose_no_step(phase, length):
-    # C3 E2 C3: Control takes three steps in four, more than an equal share and a quarter of slack.
-    method = _method(8, k_explore=2, k_control=3, first="control")
-    clock = np.arange(phase, phase + length) % 8
-    roles = np.repeat(np.array([1, 1, 1, 0, 0, 1, 1, 1])[clock][:, None], BODIES, axis=1)
-    for index, (labels, weight) in enumerate(_taken(method, length, roles)):
-        assert labels[weight > 0].tolist() == _steps_of(roles, index)
-        # The padding is less than an episode's worth.
-        assert labels.shape[0] < len(_steps_of(roles, index)) + 8 * BODIES
-        assert labels.shape[0] <= length * BODIES
-
-
-def test_bodies_out_of_step_are_packed_within_the_roles_share():
-    # Turns of 2 and 4: Control's share is two thirds, with a quarter of slack 25/30 of the rollout; Explore's 12.5/30.
-    method = _method(0, k_explore=2, k_control=4)
-    length = 30
-    clock = np.arange(length)[:, None] + np.array([0, 1, 4])
-    roles = (clock % 6 >= 2).astype(np.int32)
-    sizes = []
-    for index, (labels, weight) in enumerate(_taken(method, length, roles)):
-        assert labels[weight > 0].tolist() == _steps_of(roles, index)
-        sizes.append(labels.shape[0])
-    assert sizes == [pytest.approx(12.5 * BODIES, abs=1), pytest.approx(25 * BODIES, abs=1)]
+@pytest.mark.parametrize("max_steps", [0, 8])
+def test_bodies_out_of_step_lose_no_step(max_steps):
+    method = _method(max_steps, k_explore=2, k_control=3)
+    roles = (np.arange(11)[:, None] + np.array([0, 1, 4])) % 5 >= 2
+    for index in range(2):
+        rows = learn.role_rows(jnp.asarray(roles == index), index, method)
+        assert np.flatnonzero(rows).tolist() == np.flatnonzero((roles == index).reshape(-1)).tolist()
 
 
 def _collect_program(length, seeds=2):
@@ -185,7 +158,7 @@ def _collect_program(length, seeds=2):
     collector = ScanCollector(env, BODIES, length)
 
     def one(key):
-        agent = make_agent(method, key=key)
+        agent = make_agent(method, BODIES, key=key)
         return collector.collect(agent, collector.start(agent, key=key), key=key)
 
     return jax.make_jaxpr(jax.vmap(one))(jax.random.split(jax.random.key(0), seeds)).jaxpr

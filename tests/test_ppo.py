@@ -25,12 +25,12 @@ def _f(*x):
 
 @functools.partial(jax.jit, static_argnames="spec")
 def _network(key, spec=SPEC):
-    return ActorCritic(spec, frames=1, features=0, actions=3, streams=2, key=key)
+    return ActorCritic(spec, frames=1, features=0, action_bias=(0.0, 0.0, 0.0), streams=2, key=key)
 
 
 @functools.partial(jax.jit, static_argnames="size")
 def _batch(key, size=32):
-    """A random batch of the size given, all weights 1."""
+    """A random batch of the size given."""
     keys = jax.random.split(key, 6)
     frames = jax.random.normal(keys[0], (size, 1, 2))
     view = View(frames, jnp.zeros((size, 2, 0)), jnp.zeros(size))
@@ -41,7 +41,6 @@ def _batch(key, size=32):
         value=jax.random.normal(keys[3], (size, 2)),
         advantage=jax.random.normal(keys[4], (size,)),
         target=jax.random.normal(keys[5], (size, 2)),
-        weight=jnp.ones(size),
     )
 
 
@@ -81,18 +80,18 @@ def test_value_losses_of_streams_add_up():
 
 def test_the_whole_loss_is_numpys(getkey):
     network, batch = _network(getkey()), _batch(getkey())
-    batch = dataclasses.replace(batch, weight=(jnp.arange(32) % 3 > 0).astype(jnp.float32))
+    weight = (jnp.arange(32) % 3 > 0).astype(jnp.float32)
     cfg = PPOConfig(value_coef=0.7, entropy_coef=0.03, normalise_advantage=True, clip=0.1, value_clip=0.3)
-    total, metrics = ppo.loss(network, batch, cfg)
-    expected = _numpy_loss(network, batch, cfg)
+    total, metrics = ppo.loss(network, batch, weight, cfg)
+    expected = _numpy_loss(network, batch, weight, cfg)
     assert float(total) == pytest.approx(expected["loss"], rel=1e-4)
     for name in ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction"):
         assert float(metrics[name]) == pytest.approx(expected[name], rel=1e-4, abs=1e-6)
 
 
-def _numpy_loss(network, batch, cfg):
+def _numpy_loss(network, batch, weight, cfg):
     """The loss over samples of weight 1, as if the others were not there."""
-    kept = np.flatnonzero(batch.weight)
+    kept = np.flatnonzero(weight)
     logits, value = jax.tree.map(lambda x: np.asarray(x, np.float64)[kept], jax.vmap(network)(batch.view))
     pick = {f: np.asarray(getattr(batch, f))[kept] for f in ("action", "log_prob", "value", "advantage", "target")}
     p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
@@ -116,7 +115,7 @@ def _numpy_loss(network, batch, cfg):
 def test_the_entropy_of_an_even_policy_is_log_of_its_actions(getkey):
     network = _network(getkey())
     even = eqx.tree_at(lambda n: (n.actor.weight, n.actor.bias), network, (jnp.zeros((64, 3)), jnp.ones(3)))
-    _, metrics = ppo.loss(even, _batch(getkey()), CFG)
+    _, metrics = ppo.loss(even, _batch(getkey()), jnp.ones(32), CFG)
     assert float(metrics["entropy"]) == pytest.approx(np.log(3), rel=1e-6)
 
 
@@ -124,35 +123,35 @@ def test_advantages_are_left_alone_unless_asked(getkey):
     network, batch = _network(getkey()), _batch(getkey())
     cfg = PPOConfig(value_coef=0.0, entropy_coef=0.0, normalise_advantage=False)
     doubled = dataclasses.replace(batch, advantage=2 * batch.advantage)
-    once, twice = (float(ppo.loss(network, b, cfg)[0]) for b in (batch, doubled))
+    once, twice = (float(ppo.loss(network, b, jnp.ones(32), cfg)[0]) for b in (batch, doubled))
     assert twice == pytest.approx(2 * once, rel=1e-5)
 
 
 @pytest.mark.parametrize("normalise", [False, True])
-def test_samples_of_weight_0_have_no_influence_at_all(getkey, normalise):
+def test_rows_of_others_have_no_influence_at_all(getkey, normalise):
     cfg = dataclasses.replace(CFG, normalise_advantage=normalise)
     network, batch, other = _network(getkey()), _batch(getkey()), _batch(getkey())
-    weight = (jnp.arange(32) % 2).astype(jnp.float32)
-    junk = jax.tree.map(lambda a, b: jnp.where(weight.reshape(-1, *[1] * (a.ndim - 1)) > 0, a, b), batch, other)
+    mine = jnp.arange(32) % 3 == 0
+    junk = jax.tree.map(lambda a, b: jnp.where(mine.reshape(-1, *[1] * (a.ndim - 1)), a, b), batch, other)
     key = getkey()
-    results = [_update(network, dataclasses.replace(b, weight=weight), cfg, key) for b in (batch, junk)]
+    results = [_update(network, b, cfg, key, mine) for b in (batch, junk)]
     assert any(not np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (batch, junk)), strict=True))
     for a, b in zip(*map(jax.tree.leaves, results), strict=True):
         assert np.array_equal(a, b)
 
 
-def test_a_batch_of_nothing_but_padding_moves_no_weight(getkey):
-    network = _network(getkey())
-    empty = dataclasses.replace(_batch(getkey()), weight=jnp.zeros(32))
-    policy, _, metrics = _update(network, empty, CFG, getkey())
+def test_a_role_that_did_not_act_takes_no_step(getkey):
+    network, nobody = _network(getkey()), jnp.zeros(32, bool)
+    policy, opt_state, metrics = _update(network, _batch(getkey()), CFG, getkey(), nobody)
     assert all(np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (network, policy)), strict=True))
+    assert int(optax.tree.get(opt_state, "count")) == 0
     assert float(metrics["grad_norm"]) == 0
 
 
 @functools.partial(jax.jit, static_argnames="cfg")
-def _update(network, batch, cfg, key):
+def _update(network, batch, cfg, key, rows=None):
     optimiser = ppo.optimiser(cfg)
-    return ppo.update(network, optimiser.init(network), batch, cfg, optimiser, key=key)
+    return ppo.update(network, optimiser.init(network), batch, cfg, optimiser, rows=rows, key=key)
 
 
 def test_an_update_raises_the_better_arm(getkey):
@@ -180,18 +179,24 @@ def _count_rows():
     return optax.GradientTransformation(lambda policy: jnp.zeros(policy.torso.layers[0].weight.shape[0]), count)
 
 
-@pytest.mark.parametrize(("size", "minibatch"), [(16, 4), (15, 4)])
-def test_minibatches_cover_each_sample_once_an_epoch(getkey, size, minibatch):
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(("size", "minibatch"), [(16, 4), (15, 4), (3, 4)])
+def test_minibatches_cover_each_of_a_roles_samples_once_an_epoch(getkey, size, minibatch, known):
     # Sample i shows a 1 in entry i alone, so row i of the first layer has a gradient exactly when i is in a minibatch.
-    spec = SPEC._replace(observation_shape=(size,))
+    # Every second sample is another role's.
+    total = 2 * size
+    spec = SPEC._replace(observation_shape=(total,))
     network = _network(getkey(), spec)
-    view = View(jnp.eye(size)[:, None], jnp.zeros((size, size, 0)), jnp.zeros(size))
-    batch = dataclasses.replace(_batch(getkey(), size=size), view=view)
+    view = View(jnp.eye(total)[:, None], jnp.zeros((total, total, 0)), jnp.zeros(total))
+    batch = dataclasses.replace(_batch(getkey(), size=total), view=view)
+    rows = np.arange(1, total, 2) if known else jnp.arange(total) % 2 == 1
     optimiser = _count_rows()
     cfg = PPOConfig(epochs=5, minibatch=minibatch)
-    _, counts, _ = ppo.update(network, optimiser.init(network), batch, cfg, optimiser, key=getkey())
+    _, counts, _ = ppo.update(network, optimiser.init(network), batch, cfg, optimiser, rows=rows, key=getkey())
     # 15 samples make three minibatches of 4: each epoch leaves out 3, anew each time.
     left_out = size % min(minibatch, size)
+    counts, others = counts[1::2], counts[::2]
+    assert not others.any()
     assert float(counts.sum()) == 5 * (size - left_out)
     assert float(counts.max()) == 5
     assert (float(counts.min()) == 5) == (left_out == 0)
@@ -241,8 +246,6 @@ def _method(**fields):
         # Unequal turns, E2 C4 and C6 E2 C4: roles take different numbers of gradient steps.
         ({"k_explore": 2, "k_control": 4}, 24),
         ({"k_explore": 2, "k_control": 6, "first": "control"}, 12),
-        # Rollouts that begin within an episode: batches padded to the most a role can take.
-        ({"k_explore": 2, "k_control": 4}, 20),
     ],
 )
 def test_every_roles_rate_reaches_zero_when_lr_end_steps_have_been_taken(fields, length):
@@ -250,10 +253,9 @@ def test_every_roles_rate_reaches_zero_when_lr_end_steps_have_been_taken(fields,
     cfg = PPOConfig(lr=1e-3, minibatch=8, epochs=2, lr_end_steps=updates * bodies * length)
     optimisers = learn.make_optimiser(cfg, method, bodies, length)
     for index, role in enumerate(method.roles):
-        # As many gradient steps as `update` takes on the batch that `take_role` hands it.
-        active = jnp.zeros((length, bodies), bool)
-        batch, _ = learn.take_role(jnp.zeros((length, bodies)), active, index, method)
-        gradient_steps = updates * cfg.epochs * (batch.shape[0] // cfg.minibatch)
+        # As many gradient steps as `update` takes on the rows that `role_rows` hands it.
+        rows = learn.role_rows(jnp.zeros((length, bodies), bool), index, method)
+        gradient_steps = updates * cfg.epochs * (len(rows) // cfg.minibatch)
         rates = _rates(optimisers[role], gradient_steps + 2)
         np.testing.assert_allclose(rates[:-2], 1e-3 * (1 - np.arange(gradient_steps) / gradient_steps), rtol=1e-2)
         assert not rates[-2:].any()

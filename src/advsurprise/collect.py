@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray, Shaped
 
 from advsurprise import interaction
-from advsurprise.envs.base import AbstractEnv, Host, reset_all, step_all
+from advsurprise.envs.base import AbstractEnv, Host, first_states, redo_all, reset_all, step_all
 from advsurprise.interaction import Agent, role_schedule
-from advsurprise.types import Decision, Rollout, TimeStep
+from advsurprise.types import RESTART, Decision, Rollout, TimeStep
 
 
 class Carry(eqx.Module):
@@ -23,6 +23,8 @@ class Carry(eqx.Module):
     """State of all bodies."""
     memory: Any
     """The method's memories of all bodies."""
+    first: Any = None
+    """First states of the episodes that bodies are in, where the method may wish them back."""
 
 
 class ScanCollector(eqx.Module):
@@ -36,7 +38,8 @@ class ScanCollector(eqx.Module):
     def start(self, agent: Agent, *, key: PRNGKeyArray) -> Carry:
         """Begins the first episode of every body."""
         env_key, env_state, timestep = reset_all(self.env, self.bodies, key)
-        return Carry(env_key, env_state, interaction.start(agent, timestep.obs))
+        first = env_state if agent.method.wishes else None
+        return Carry(env_key, env_state, interaction.start(agent, timestep), first)
 
     def collect(self, agent: Agent, carry: Carry, *, key: PRNGKeyArray) -> tuple[Carry, Rollout]:
         """One rollout, continuing where the last ended."""
@@ -45,22 +48,34 @@ class ScanCollector(eqx.Module):
         def step(carry: Carry, now):
             role, step_key = now
             decision = interaction.decide(agent, carry.memory, key=step_key, role=role)
-            env_key, env_state, timestep = step_all(self.env, carry.env_key, carry.env_state, decision.action)
+            action = interaction.world_action(agent, carry.memory, decision)
+            env_key, env_state, timestep = step_all(self.env, carry.env_key, carry.env_state, action)
             memory, signal, final_value = interaction.absorb(agent, carry.memory, decision, timestep)
-            return Carry(env_key, env_state, memory), note(decision, timestep, signal, final_value)
+            carry, wish = self._grant(agent, Carry(env_key, env_state, memory, carry.first), timestep)
+            return carry, note(decision, timestep, signal, final_value, wish)
 
         keys = jax.random.split(key, self.length)
         roles = None if schedule is None else jnp.asarray(schedule, jnp.int32)
         carry, noted = jax.lax.scan(step, carry, (roles, keys))
         return carry, as_rollout(noted, interaction.values(agent, carry.memory))
 
+    def _grant(self, agent: Agent, carry: Carry, timestep: TimeStep) -> tuple[Carry, Any]:
+        """Takes bodies where the method wishes them to be before the next step."""
+        if not agent.method.wishes:
+            return carry, None
+        first = first_states(carry.first, carry.env_state, timestep)
+        wish = interaction.wishes(agent, carry.memory)
+        env_key, first, env_state, found = redo_all(self.env, carry.env_key, first, carry.env_state, wish)
+        return Carry(env_key, env_state, interaction.redone(agent, carry.memory, wish, found), first), wish
 
-def note(decision: Decision, timestep: TimeStep, signal, final_value) -> dict[str, Any]:
-    """What a rollout keeps of one step."""
+
+def note(decision: Decision, timestep: TimeStep, signal, final_value, wish) -> dict[str, Any]:
+    """What a rollout keeps of one step. An episode that the method gives up for a new one has ended for good."""
+    given_up = False if wish is None else wish == RESTART
     return {
         "decision": decision,
         "reward": timestep.reward,
-        "terminated": timestep.terminated,
+        "terminated": timestep.terminated | given_up,
         "truncated": timestep.truncated,
         "final_value": final_value,
         "signal": signal,
@@ -82,11 +97,14 @@ class HostCollector:
         self._decide = jax.jit(interaction.decide)
         self._absorb = jax.jit(interaction.absorb)
         self._values = jax.jit(interaction.values)
+        self._world_action = jax.jit(interaction.world_action)
+        self._wishes = jax.jit(interaction.wishes)
+        self._redone = jax.jit(interaction.redone)
 
     def start(self, agent: Agent, *, key: PRNGKeyArray) -> Any:
         """Begins the first episode of every body. Memories are all there is to carry: the world keeps its own state."""
         timestep = self.host.reset(key)
-        return interaction.start(agent, jnp.asarray(timestep.obs))
+        return interaction.start(agent, jax.tree.map(jnp.asarray, timestep))
 
     def collect(self, agent: Agent, memory: Any, *, key: PRNGKeyArray) -> tuple[Any, Rollout]:
         """One rollout, continuing where the last ended."""
@@ -95,9 +113,18 @@ class HostCollector:
         for index, step_key in enumerate(jax.random.split(key, self.length)):
             role = None if schedule is None else jnp.int32(schedule[index])
             decision = self._decide(agent, memory, key=step_key, role=role)
-            self.host.send(np.asarray(decision.action))
+            self.host.send(np.asarray(self._world_action(agent, memory, decision)))
             timestep: TimeStep = jax.tree.map(jnp.asarray, self.host.recv())
             memory, signal, final_value = self._absorb(agent, memory, decision, timestep)
-            noted.append(note(decision, timestep, signal, final_value))
+            memory, wish = self._grant(agent, memory)
+            noted.append(note(decision, timestep, signal, final_value, wish))
         stacked: dict[str, Shaped[Array, ...]] = jax.tree.map(lambda *leaves: jnp.stack(leaves), *noted)
         return memory, as_rollout(stacked, self._values(agent, memory))
+
+    def _grant(self, agent: Agent, memory: Any) -> tuple[Any, Any]:
+        """Takes bodies where the method wishes them to be before the next step."""
+        if not agent.method.wishes:
+            return memory, None
+        wish = self._wishes(agent, memory)
+        found: TimeStep = jax.tree.map(jnp.asarray, self.host.redo(np.asarray(wish)))
+        return self._redone(agent, memory, wish, found), wish

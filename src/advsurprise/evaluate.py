@@ -15,6 +15,9 @@ from advsurprise.collect import HostCollector, ScanCollector
 from advsurprise.envs.base import AbstractEnv, Host
 from advsurprise.errors import UserError
 from advsurprise.interaction import Agent
+from advsurprise.measures import surprise
+from advsurprise.methods.base import ended
+from advsurprise.networks import FixedPolicy
 from advsurprise.types import View
 
 Stand = Literal["trained", "greedy", "random", "motionless"]
@@ -23,16 +26,6 @@ MAX_CHUNKS = 1000
 """Stretches of play after which a host world that ends no episodes is given up."""
 SURE = 1e6
 """Factor on logits that leaves the likeliest action alone."""
-
-
-class FixedPolicy(eqx.Module):
-    """A policy that sees nothing."""
-
-    logits: Float[Array, " A"]
-    streams: int = eqx.field(static=True)
-
-    def __call__(self, view: View) -> tuple[Float[Array, " A"], Float[Array, " V"]]:
-        return self.logits, jnp.zeros(self.streams)
 
 
 class GreedyPolicy(eqx.Module):
@@ -52,13 +45,14 @@ def stand_in(agent: Agent, stands: dict[str, Stand]) -> Agent:
     for role, stand in stands.items():
         if role not in policies:
             raise UserError(f"there is no role {role!r}; roles are {', '.join(policies)}")
+        bias = jnp.asarray(agent.method.action_bias(role), jnp.float32)
         if stand == "greedy":
             policies[role] = GreedyPolicy(agent.policies[role])
         elif stand == "random":
-            policies[role] = FixedPolicy(jnp.zeros(actions), streams)
+            policies[role] = FixedPolicy(bias, streams)
         elif stand == "motionless":
             # The last action of the room worlds is `done`, which does nothing.
-            policies[role] = FixedPolicy(jnp.where(jnp.arange(actions) == actions - 1, SURE, 0.0), streams)
+            policies[role] = FixedPolicy(jnp.where(jnp.arange(bias.size) == actions - 1, SURE, bias), streams)
     return Agent(agent.method, policies, agent.learnt)
 
 
@@ -119,11 +113,19 @@ def _play(env: AbstractEnv, episodes: int, agent: Agent, key) -> dict[str, Array
     collector = ScanCollector(env, episodes, env.spec.max_steps)
     _, rollout = collector.collect(agent, collector.start(agent, key=start_key), key=play_key)
     found: dict[str, Array] = {}
+    # Each body's first episode: a method may give one up for a new one before its time is over.
+    over = ended(rollout)
+    within = (jnp.cumsum(over, axis=0) - over.astype(jnp.int32) == 0).astype(jnp.float32)
+    last = jnp.where(over, within, 0.0)
     for name, value in rollout.info.items():
-        found[f"end/{name}"] = value[-1].astype(jnp.float32)
-        found[f"mean/{name}"] = jnp.mean(value.astype(jnp.float32), axis=0)
+        found[f"end/{name}"] = jnp.sum(value.astype(jnp.float32) * last, axis=0)
+        found[f"mean/{name}"] = jnp.sum(value.astype(jnp.float32) * within, axis=0) / jnp.sum(within, axis=0)
+    surprises, known = surprise(rollout, env.spec, episodes)
+    known = jnp.where(known, within, 0.0)
+    found["mean/surprise"] = jnp.sum(surprises * known, axis=0) / jnp.maximum(jnp.sum(known, axis=0), 1.0)
     scored = getattr(rollout.signal, "scored", None)
     if scored is not None:
-        total = jnp.sum(rollout.signal.log_prob, axis=0)
-        found["log_prob"] = total / jnp.maximum(jnp.sum(scored, axis=0).astype(jnp.float32), 1.0)
+        counted = jnp.where(scored, within, 0.0)
+        total = jnp.sum(rollout.signal.log_prob * counted, axis=0)
+        found["log_prob"] = total / jnp.maximum(jnp.sum(counted, axis=0), 1.0)
     return found

@@ -6,13 +6,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from advsurprise import tree
 from advsurprise.envs.base import if_any
 from advsurprise.methods.base import AbstractMethod
-from advsurprise.networks import ActorCritic
-from advsurprise.types import Decision, TimeStep, View
+from advsurprise.networks import ActorCritic, FixedPolicy
+from advsurprise.types import RESTART, REWIND, Decision, TimeStep, View
 
 
 class Agent(eqx.Module):
@@ -25,21 +25,24 @@ class Agent(eqx.Module):
     """What the method has learnt besides."""
 
 
-def make_agent(method: AbstractMethod, *, key: PRNGKeyArray) -> Agent:
+def make_agent(method: AbstractMethod, bodies: int, *, key: PRNGKeyArray) -> Agent:
     """An agent that has learnt nothing yet."""
     learnt_key, *role_keys = jax.random.split(key, 1 + len(method.roles))
-    policies = {
-        role: ActorCritic(
-            method.spec,
-            frames=method.frames,
-            features=method.num_features,
-            actions=method.spec.num_actions,
-            streams=len(method.streams),
-            key=role_key,
-        )
-        for role, role_key in zip(method.roles, role_keys, strict=True)
-    }
-    return Agent(method, policies, method.init(key=learnt_key))
+    policies = {role: _policy(method, role, key=key) for role, key in zip(method.roles, role_keys, strict=True)}
+    return Agent(method, policies, method.init(bodies=bodies, key=learnt_key))
+
+
+def _policy(method: AbstractMethod, role: str, *, key: PRNGKeyArray) -> ActorCritic | FixedPolicy:
+    if not method.trains:
+        return FixedPolicy(jnp.asarray(method.action_bias(role), jnp.float32), len(method.streams))
+    return ActorCritic(
+        method.spec,
+        frames=method.frames,
+        features=method.num_features,
+        action_bias=method.action_bias(role),
+        streams=len(method.streams),
+        key=key,
+    )
 
 
 def role_schedule(method: AbstractMethod, length: int) -> np.ndarray | None:
@@ -51,9 +54,9 @@ def role_schedule(method: AbstractMethod, length: int) -> np.ndarray | None:
     return method.schedule(np.arange(length, dtype=np.int32) % fixed)
 
 
-def start(agent: Agent, obs: Shaped[Array, "B ..."]):
+def start(agent: Agent, timestep: TimeStep):
     """Memories of all bodies at the beginning of their first episodes."""
-    return jax.vmap(agent.method.start)(obs)
+    return jax.vmap(agent.method.start)(timestep)
 
 
 def decide(agent: Agent, memory, *, key: PRNGKeyArray, role: Int[Array, ""] | None = None) -> Decision:
@@ -69,7 +72,12 @@ def decide(agent: Agent, memory, *, key: PRNGKeyArray, role: Int[Array, ""] | No
         logits, value = jax.lax.switch(role, [jax.vmap(policy) for policy in policies], view)
     action = jax.random.categorical(key, logits).astype(jnp.int32)
     log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], axis=1)[:, 0]
-    return Decision(view, roles, action, log_prob, value)
+    return Decision(view, roles, action, logits, log_prob, value)
+
+
+def world_action(agent: Agent, memory, decision: Decision) -> Int[Array, " B"]:
+    """What every body does, of what its role decided."""
+    return jax.vmap(agent.method.env_action)(memory, decision.action)
 
 
 def absorb(agent: Agent, memory, decision: Decision, timestep: TimeStep):
@@ -79,13 +87,29 @@ def absorb(agent: Agent, memory, decision: Decision, timestep: TimeStep):
     def one(memory, action, timestep):
         within, signal = method.advance(agent.learnt, memory, action, timestep)
         over = timestep.terminated | timestep.truncated
-        return within, tree.select(over, method.start(timestep.obs, within), within), signal
+        return within, tree.select(over, method.start(timestep, within), within), signal
 
     within, memory, signal = jax.vmap(one)(memory, decision.action, timestep)
     final_value = {name: jnp.zeros_like(decision.value) for name in method.roles}
     if method.spec.truncates:
         final_value = _final_values(agent, within, timestep)
     return memory, signal, final_value
+
+
+def wishes(agent: Agent, memory) -> Int[Array, " B"]:
+    """What the method wishes of the world for every body before the next step."""
+    return jax.vmap(agent.method.wish)(memory)
+
+
+def redone(agent: Agent, memory, wish: Int[Array, " B"], timestep: TimeStep):
+    """Memories after the world took bodies where the method wished; `timestep` is what they find there."""
+    method = agent.method
+
+    def one(memory, wish, timestep):
+        rewound = tree.select(wish == REWIND, method.rewound(memory, timestep), memory)
+        return tree.select(wish == RESTART, method.start(timestep, memory), rewound)
+
+    return jax.vmap(one)(memory, wish, timestep)
 
 
 def values(agent: Agent, memory) -> dict[str, Float[Array, "B V"]]:

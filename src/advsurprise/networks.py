@@ -173,18 +173,39 @@ class ActorCritic(eqx.Module):
     actor: Dense
     critic: Dense
 
-    def __init__(self, spec: EnvSpec, *, frames: int, features: int, actions: int, streams: int, key: PRNGKeyArray):
+    def __init__(
+        self,
+        spec: EnvSpec,
+        *,
+        frames: int,
+        features: int,
+        action_bias: tuple[float, ...],
+        streams: int,
+        key: PRNGKeyArray,
+    ):
         torso_key, hidden_key, actor_key, critic_key = jax.random.split(key, 4)
         self.torso = make_torso(spec, frames, features, key=torso_key)
         outputs = jax.eval_shape(self.torso, blank_view(spec, frames, features)).shape[0]
         self.hidden = Dense(outputs + 1, 64, scale=math.sqrt(2), key=hidden_key)
-        self.actor = Dense(64, actions, scale=0.01, key=actor_key)
+        # An action of negligible weight never gets a gradient, so it stays out for good.
+        actor = Dense(64, len(action_bias), scale=0.01, key=actor_key)
+        self.actor = eqx.tree_at(lambda dense: dense.bias, actor, jnp.asarray(action_bias, jnp.float32))
         self.critic = Dense(64, streams, scale=1.0, key=critic_key)
 
     def __call__(self, view: View) -> tuple[Float[Array, " actions"], Float[Array, " streams"]]:
         x = jnp.concatenate([self.torso(view), view.time[None]])
         x = jax.nn.tanh(self.hidden(x))
         return self.actor(x), self.critic(x)
+
+
+class FixedPolicy(eqx.Module):
+    """A policy that sees nothing."""
+
+    logits: Float[Array, " actions"]
+    streams: int = eqx.field(static=True)
+
+    def __call__(self, view: View) -> tuple[Float[Array, " actions"], Float[Array, " streams"]]:
+        return self.logits, jnp.zeros(self.streams)
 
 
 def make_torso(spec: EnvSpec, frames: int, features: int, *, key: PRNGKeyArray) -> GridTorso | ImageTorso | VectorTorso:

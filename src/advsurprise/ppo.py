@@ -3,10 +3,12 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from advsurprise.config import PPOConfig
+from advsurprise.fit import fit
 from advsurprise.networks import ActorCritic
 from advsurprise.types import View
 
@@ -23,8 +25,6 @@ class Batch(eqx.Module):
     advantage: Float[Array, " N"]
     target: Float[Array, "N V"]
     """What the value should have been."""
-    weight: Float[Array, " N"]
-    """1 for a sample, 0 for padding."""
 
 
 def optimiser(cfg: PPOConfig, *, steps_per_gradient_step: float = 0.0) -> optax.GradientTransformation:
@@ -70,26 +70,28 @@ def weighted_mean(x: Float[Array, " N"], weight: Float[Array, " N"]) -> Float[Ar
     return jnp.sum(x * weight) / jnp.maximum(jnp.sum(weight), 1e-8)
 
 
-def loss(policy: ActorCritic, batch: Batch, cfg: PPOConfig) -> tuple[Float[Array, ""], dict[str, Array]]:
-    """Policy loss + c_v · value loss − c_e · entropy, and what is worth logging of it."""
+def loss(
+    policy: ActorCritic, batch: Batch, weight: Float[Array, " N"], cfg: PPOConfig
+) -> tuple[Float[Array, ""], dict[str, Array]]:
+    """Policy loss + c_v · value loss − c_e · entropy, and what is worth logging of it; weight 0 is padding."""
     logits, value = jax.vmap(policy)(batch.view)
     log_probs = jax.nn.log_softmax(logits)
     log_prob = jnp.take_along_axis(log_probs, batch.action[:, None], axis=1)[:, 0]
     advantage = batch.advantage
     if cfg.normalise_advantage:
-        mean = weighted_mean(advantage, batch.weight)
-        spread = jnp.sqrt(weighted_mean((advantage - mean) ** 2, batch.weight))
+        mean = weighted_mean(advantage, weight)
+        spread = jnp.sqrt(weighted_mean((advantage - mean) ** 2, weight))
         advantage = (advantage - mean) / (spread + 1e-8)
-    pi = policy_loss(log_prob, batch.log_prob, advantage, batch.weight, clip=cfg.clip)
-    v = value_loss(value, batch.value, batch.target, batch.weight, clip=cfg.value_clip)
-    entropy = weighted_mean(-jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1), batch.weight)
+    pi = policy_loss(log_prob, batch.log_prob, advantage, weight, clip=cfg.clip)
+    v = value_loss(value, batch.value, batch.target, weight, clip=cfg.value_clip)
+    entropy = weighted_mean(-jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1), weight)
     ratio = log_prob - batch.log_prob
     metrics = {
         "policy_loss": pi,
         "value_loss": v,
         "entropy": entropy,
-        "approx_kl": weighted_mean(jnp.exp(ratio) - 1 - ratio, batch.weight),
-        "clip_fraction": weighted_mean((jnp.abs(jnp.exp(ratio) - 1) > cfg.clip).astype(jnp.float32), batch.weight),
+        "approx_kl": weighted_mean(jnp.exp(ratio) - 1 - ratio, weight),
+        "clip_fraction": weighted_mean((jnp.abs(jnp.exp(ratio) - 1) > cfg.clip).astype(jnp.float32), weight),
     }
     return pi + cfg.value_coef * v - cfg.entropy_coef * entropy, metrics
 
@@ -101,25 +103,28 @@ def update(
     cfg: PPOConfig,
     optimiser: optax.GradientTransformation,
     *,
+    rows: Int[np.ndarray, " M"] | Bool[Array, " N"] | None = None,
     key: PRNGKeyArray,
 ) -> tuple[ActorCritic, optax.OptState, dict[str, Array]]:
-    """Improves one policy on one batch. Each epoch shuffles anew; what does not fill a last minibatch is left out."""
-    samples = batch.action.shape[0]
-    minibatch = min(cfg.minibatch, samples)
-    number = samples // minibatch
+    """Improves one policy on its samples in a batch: those of `rows`, known beforehand or a mask; all if left out.
 
-    def step(carry, chosen):
-        policy, opt_state = carry
-        part = jax.tree.map(lambda leaf: leaf[chosen], batch)
-        (total, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(policy, part, cfg)
-        with jax.numpy_dtype_promotion("standard"):  # optax raises floats to integer powers
-            change, opt_state = optimiser.update(gradient, opt_state, policy)
-        squares = [jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)]
-        metrics |= {"loss": total, "grad_norm": jnp.sqrt(sum(squares, jnp.float32(0)))}
-        better = jax.tree.map(jnp.add, policy, change)
-        return (better, opt_state), metrics
+    Samples are gathered minibatch by minibatch, so roles that share a batch copy nothing.
+    """
+    chosen_rows = np.arange(batch.action.shape[0]) if rows is None else rows
+    known = chosen_rows if isinstance(chosen_rows, np.ndarray) else None
+    mine = len(chosen_rows) if isinstance(chosen_rows, np.ndarray) else chosen_rows
 
-    orders = jax.vmap(lambda k: jax.random.permutation(k, samples))(jax.random.split(key, cfg.epochs))
-    chosen = orders[:, : number * minibatch].reshape(cfg.epochs * number, minibatch)
-    (policy, opt_state), metrics = jax.lax.scan(step, (policy, opt_state), chosen)
-    return policy, opt_state, jax.tree.map(jnp.mean, metrics)
+    def minibatch_loss(policy: ActorCritic, chosen: Int[Array, " M"], weight: Float[Array, " M"]):
+        chosen = chosen if known is None else jnp.asarray(known, jnp.int32)[chosen]
+        return loss(policy, jax.tree.map(lambda leaf: leaf[chosen], batch), weight, cfg)
+
+    return fit(
+        policy,
+        opt_state,
+        minibatch_loss,
+        optimiser,
+        mine,
+        epochs=cfg.epochs,
+        minibatch=cfg.minibatch,
+        key=key,
+    )

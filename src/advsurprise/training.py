@@ -1,6 +1,7 @@
 """Training loops: fused (a pure world, one compiled program per update, seeds together) and hosted (any world)."""
 
 import dataclasses
+import math
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -15,8 +16,10 @@ from advsurprise.envs.base import AbstractEnv, Host, as_host
 from advsurprise.envs.foreign import open_host
 from advsurprise.envs.load import is_foreign
 from advsurprise.errors import UserError
+from advsurprise.evaluate import everyone
 from advsurprise.interaction import Agent, make_agent
 from advsurprise.learn import Learner, learn, make_learner, make_optimiser
+from advsurprise.methods.base import AbstractMethod
 
 
 class TrainState(eqx.Module):
@@ -68,6 +71,7 @@ class Fused:
         self.method = methods.make(cfg.method, self.env.spec, **cfg.method_fields)
         self._optimiser = make_optimiser(cfg.ppo, self.method, cfg.bodies, cfg.rollout)
         self._collector = ScanCollector(self.env, cfg.bodies, cfg.rollout)
+        self._primer = ScanCollector(self.env, cfg.bodies, priming_length(self.method, cfg.bodies))
         self._init = jax.jit(jax.vmap(self._init_seed))
         self._update = jax.jit(jax.vmap(self._update_seed))
 
@@ -96,9 +100,10 @@ class Fused:
         return jax.vmap(collect)(state)
 
     def _init_seed(self, key: PRNGKeyArray) -> TrainState:
-        agent_key, world_key = jax.random.split(jax.random.fold_in(key, 0))
-        learner = make_learner(make_agent(self.method, key=agent_key), self._optimiser)
-        return TrainState(learner, self._collector.start(learner.agent, key=world_key), jnp.int32(0), key)
+        agent_key, world_key, prime_key = init_keys(key)
+        agent = primed(make_agent(self.method, self.cfg.bodies, key=agent_key), self._primer, key=prime_key)
+        learner = make_learner(agent, self._optimiser)
+        return TrainState(learner, self._collector.start(agent, key=world_key), jnp.int32(0), key)
 
     def _update_seed(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
         collect_key, learn_key = update_keys(state)
@@ -119,13 +124,15 @@ class Hosted:
         self.method = methods.make(cfg.method, self.host.spec, **cfg.method_fields)
         self._optimiser = make_optimiser(cfg.ppo, self.method, cfg.bodies, cfg.rollout)
         self._collector = HostCollector(self.host, cfg.rollout)
+        self._primer = HostCollector(self.host, priming_length(self.method, cfg.bodies))
         self._learn = jax.jit(lambda learner, rollout, key: learn(learner, rollout, cfg.ppo, self._optimiser, key=key))
 
     def init(self) -> TrainState:
         key = seed_keys(self.cfg.seeds)[0]
-        agent_key, world_key = jax.random.split(jax.random.fold_in(key, 0))
-        learner = make_learner(make_agent(self.method, key=agent_key), self._optimiser)
-        return TrainState(learner, self._collector.start(learner.agent, key=world_key), jnp.int32(0), key)
+        agent_key, world_key, prime_key = init_keys(key)
+        agent = primed(make_agent(self.method, self.cfg.bodies, key=agent_key), self._primer, key=prime_key)
+        learner = make_learner(agent, self._optimiser)
+        return TrainState(learner, self._collector.start(agent, key=world_key), jnp.int32(0), key)
 
     def like(self) -> TrainState:
         return self.init()
@@ -167,6 +174,22 @@ def whole_episodes(cfg: RunConfig) -> RunConfig:
     return dataclasses.replace(cfg, rollout=max(1, round(cfg.rollout / length)) * length)
 
 
+def priming_length(method: AbstractMethod, bodies: int) -> int:
+    """Steps of each body for priming, rounded up to whole episodes where their length is fixed."""
+    unit = method.spec.max_steps or 1
+    return math.ceil(method.priming / (bodies * unit)) * unit
+
+
+def primed(agent: Agent, collector: ScanCollector | HostCollector, *, key: PRNGKeyArray) -> Agent:
+    """The agent after its method has seen some random steps, if it asks for them. They are no part of training."""
+    if not agent.method.priming:
+        return agent
+    start_key, collect_key = jax.random.split(key)
+    carry = collector.start(agent, key=start_key)
+    _, rollout = collector.collect(everyone(agent, "random"), carry, key=collect_key)
+    return Agent(agent.method, agent.policies, agent.method.prime(agent.learnt, rollout))
+
+
 def make_env(cfg: RunConfig) -> AbstractEnv:
     """The world of a run."""
     return envs.make(cfg.env, **cfg.env_fields)
@@ -175,6 +198,12 @@ def make_env(cfg: RunConfig) -> AbstractEnv:
 def seed_keys(seeds: tuple[int, ...]) -> Key[Array, " S"]:
     """One key per seed."""
     return jnp.stack([jax.random.key(seed) for seed in seeds])
+
+
+def init_keys(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, PRNGKeyArray]:
+    """Keys of a seed's beginning, for the agent, the world and priming."""
+    agent_key, world_key, prime_key = jax.random.split(jax.random.fold_in(key, 0), 3)
+    return agent_key, world_key, prime_key
 
 
 def update_keys(state: TrainState) -> tuple[PRNGKeyArray, PRNGKeyArray]:

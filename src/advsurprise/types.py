@@ -5,6 +5,9 @@ from typing import Any, Literal, NamedTuple
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+GO_ON, REWIND, RESTART = range(3)
+"""What a method can wish between two steps: nothing, the episode's first state again, or a new episode."""
+
 
 class EnvSpec(NamedTuple):
     """What a learner must know of a world before it sees it."""
@@ -27,6 +30,8 @@ class EnvSpec(NamedTuple):
     """Keys of `TimeStep.info`, always all present."""
     truncates: bool = False
     """Whether an episode can be cut by the clock, so that final observations need a value."""
+    places: tuple[int, ...] = ()
+    """How many values each entry of `TimeStep.place` can take; empty if the world does not tell where the body is."""
 
 
 class TimeStep(eqx.Module):
@@ -44,6 +49,11 @@ class TimeStep(eqx.Module):
     """What the action really led to; equals `obs` unless the episode ended."""
     info: dict[str, Array]
     """Measures of the state the action led to, keys as in `EnvSpec.info`."""
+    place: Int[Array, "..."] | None = None
+    """Where the body is, and what it has changed, when it sees `obs`: noise aside, equal places are equal situations.
+    The first two entries are column and row. None if the world does not tell."""
+    final_place: Int[Array, "..."] | None = None
+    """The same for `final_obs`."""
 
 
 class View(eqx.Module):
@@ -66,8 +76,10 @@ class Decision(eqx.Module):
     """Which role acted, an index into the method's roles."""
     action: Int[Array, " B"]
     """What it did."""
+    logits: Float[Array, "B A"]
+    """The acting policy's preferences."""
     log_prob: Float[Array, " B"]
-    """Log-probability of that."""
+    """Log-probability of what it did."""
     value: Float[Array, "B V"]
     """The acting role's value of the view, per stream."""
 

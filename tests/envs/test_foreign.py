@@ -420,7 +420,7 @@ def test_training(made, getkey):
     method = methods.make("adversarial-surprise", host.spec, k_explore=4, k_control=4)
     cfg = PPOConfig(epochs=1, minibatch=32)
     optimiser = make_optimiser(cfg, method, bodies, length)
-    learner = make_learner(make_agent(method, key=getkey()), optimiser)
+    learner = make_learner(make_agent(method, bodies, key=getkey()), optimiser)
     collector = HostCollector(host, length)
     memory = collector.start(learner.agent, key=getkey())
     memory, rollout = collector.collect(learner.agent, memory, key=getkey())

@@ -166,7 +166,7 @@ def _scale(samples):
 
 def _library(method, played):
     """The rollout the library records, and the memories before each step."""
-    learnt = method.init(key=jax.random.key(0))
+    learnt = method.init(bodies=BODIES, key=jax.random.key(0))
     agent = Agent(method, {}, learnt)
 
     def step(memory, now):
@@ -174,7 +174,7 @@ def _library(method, played):
         role = jax.vmap(method.turn)(memory)
         idle = jnp.zeros(BODIES, jnp.int32)
         quiet = View(jnp.zeros(BODIES), jnp.zeros(BODIES), jnp.zeros(BODIES))
-        decision = Decision(quiet, role, idle, jnp.zeros(BODIES), jnp.zeros((BODIES, 1)))
+        decision = Decision(quiet, role, idle, jnp.zeros((BODIES, 4)), jnp.zeros(BODIES), jnp.zeros((BODIES, 1)))
         timestep = TimeStep(shown, jnp.zeros(BODIES), terminated, truncated, led_to, {})
         after, signal, _ = interaction.absorb(agent, memory, decision, timestep)
         return after, (memory, jax.vmap(method.see)(memory), decision, signal)
@@ -182,7 +182,9 @@ def _library(method, played):
     dtype = method.spec.observation_dtype
     terminated = played.ended & ~played.truncated
     steps = (jnp.asarray(played.led_to, dtype), jnp.asarray(played.shown, dtype), terminated, played.truncated)
-    begin = interaction.start(agent, jnp.asarray(played.first, dtype))
+    first = jnp.asarray(played.first, dtype)
+    no = jnp.zeros(BODIES, bool)
+    begin = interaction.start(agent, TimeStep(first, jnp.zeros(BODIES), no, no, first, {}))
     _, (memory, view, decision, signal) = jax.jit(lambda *x: jax.lax.scan(step, *x))(begin, steps)
     nothing = jnp.zeros((STEPS, BODIES, 1))
     rollout = Rollout(
@@ -233,7 +235,7 @@ def _compare(spec, *, lengths, **fields):
     assert (np.asarray(rollout.signal.scored) == scored).all()
     np.testing.assert_allclose(rollout.signal.log_prob, log_prob, rtol=1e-5, atol=1e-5)
     # Two rollouts, of which the first may end within a turn: the scale runs on, Explore is paid within a rollout.
-    learnt = method.init(key=jax.random.key(0))
+    learnt = method.init(bodies=BODIES, key=jax.random.key(0))
     middle = 37
     for begin, end in ((0, middle), (middle, STEPS)):
         learnt, scores = method.score(learnt, _part(rollout, begin, end))
@@ -254,7 +256,7 @@ def _scores(**fields):
     method = AdversarialSurprise(SPEC, **fields)
     played = _play((28,))
     rollout, _, _ = _library(method, played)
-    _, scores = method.score(method.init(key=jax.random.key(0)), rollout)
+    _, scores = method.score(method.init(bodies=BODIES, key=jax.random.key(0)), rollout)
     return rollout, {role: np.asarray(score.reward[..., 0], np.float64) for role, score in scores.items()}
 
 
@@ -341,11 +343,11 @@ def test_how_much_of_a_turn_is_scored(quiet, k_control, scored):
     # 0.29 · 100 and 0.57 · 100 lie just below 29 and 57 in floats. Half of five: Algorithm 1 scores where
     # t − t_C > k / 2 with t − t_C = 1 … k, three steps.
     method = AdversarialSurprise(SPEC, first="control", k_explore=1, k_control=k_control, quiet=quiet)
-    learnt = method.init(key=jax.random.key(0))
+    learnt = method.init(bodies=BODIES, key=jax.random.key(0))
     obs = jnp.zeros(SHAPE, jnp.int32)
     no = jnp.bool_(False)
     timestep = TimeStep(obs, jnp.float32(0), no, no, obs, {})
-    memory = method.start(obs)
+    memory = method.start(timestep)
     times = jnp.arange(k_control, dtype=jnp.int32)
     advance = jax.vmap(
         lambda time: method.advance(learnt, dataclasses.replace(memory, time=time), jnp.int32(0), timestep)[1].scored

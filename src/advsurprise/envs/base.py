@@ -15,7 +15,7 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from advsurprise import tree
-from advsurprise.types import EnvSpec, TimeStep
+from advsurprise.types import RESTART, REWIND, EnvSpec, TimeStep
 
 State = TypeVar("State")
 Operand = TypeVar("Operand")
@@ -58,18 +58,30 @@ class AbstractEnv(eqx.Module, Generic[State]):
     def measure(self, state: State) -> dict[str, Array]:
         """`TimeStep.info` in `state`."""
 
+    @abc.abstractmethod
+    def place(self, state: State) -> Int[Array, " n"]:
+        """`TimeStep.place` in `state`."""
+
+    @abc.abstractmethod
+    def rewound(self, first: State, state: State) -> State:
+        """The episode's first state again, keeping what counts a whole life in `state`."""
+
     def reset(self, *, key: PRNGKeyArray) -> tuple[State, TimeStep]:
         """Begins the first episode."""
         state = self.initial(key=key)
-        obs = self.observe(state)
+        return state, self.shown(state)
+
+    def shown(self, state: State) -> TimeStep:
+        """What a body sees that finds itself in `state` without having done anything."""
+        obs, place = self.observe(state), self.place(state)
         never = jnp.bool_(False)
-        return state, TimeStep(obs, jnp.float32(0), never, never, obs, self.measure(state))
+        return TimeStep(obs, jnp.float32(0), never, never, obs, self.measure(state), place, place)
 
     def step(self, state: State, action: Int[Array, ""], *, key: PRNGKeyArray) -> tuple[State, TimeStep]:
         """Uses the action; if that ends the episode, the next one begins within the same step."""
         move_key, renew_key = jax.random.split(key)
         moved, outcome = self.transition(state, action, key=move_key)
-        final_obs = self.observe(moved)
+        final_obs, final_place = self.observe(moved), self.place(moved)
         info = self.measure(moved)
 
         def begin_again(operand):
@@ -83,7 +95,8 @@ class AbstractEnv(eqx.Module, Generic[State]):
 
         done = outcome.terminated | outcome.truncated
         state, obs = if_any(done, begin_again, go_on, (moved, final_obs, renew_key))
-        return state, TimeStep(obs, outcome.reward, outcome.terminated, outcome.truncated, final_obs, info)
+        ends = outcome.terminated, outcome.truncated
+        return state, TimeStep(obs, outcome.reward, *ends, final_obs, info, self.place(state), final_place)
 
 
 def if_any(
@@ -145,6 +158,12 @@ class Host(abc.ABC):
         """Waits for the step that `send` started."""
 
     @abc.abstractmethod
+    def redo(self, wish: Int[np.ndarray, " bodies"]) -> TimeStep:
+        """Takes bodies elsewhere between two steps: those that wish `REWIND` back to the first state of their episode
+        (worlds that cannot, to the beginning of a new one), those that wish `RESTART` into a new one. Only `obs` and
+        `place` of the answer count."""
+
+    @abc.abstractmethod
     def close(self) -> None:
         """Lets go of the world."""
 
@@ -155,7 +174,7 @@ class PureHost(Host, Generic[State]):
     def __init__(self, env: AbstractEnv[State], bodies: int):
         self.env = env
         self.bodies = bodies
-        self._key = self._state = self._pending = None
+        self._key = self._state = self._first = self._pending = None
 
     @property
     def spec(self) -> EnvSpec:
@@ -166,6 +185,7 @@ class PureHost(Host, Generic[State]):
         """Begins anew: the same seed (or key) gives the same episodes."""
         key = jax.random.key(seed) if isinstance(seed, int) else seed
         self._key, self._state, timestep = _reset_jit(self.env, self.bodies, key)
+        self._first = self._state
         return _to_numpy(timestep)
 
     def send(self, action: Int[np.ndarray, " bodies"]) -> None:
@@ -174,6 +194,7 @@ class PureHost(Host, Generic[State]):
             raise RuntimeError("reset the world before stepping it")
         actions = jnp.asarray(action, jnp.int32)
         self._key, self._state, self._pending = _step_jit(self.env, self._key, self._state, actions)
+        self._first = _first_jit(self._first, self._state, self._pending)
 
     def recv(self) -> TimeStep:
         """Waits for the step that `send` started."""
@@ -182,9 +203,15 @@ class PureHost(Host, Generic[State]):
         timestep, self._pending = self._pending, None
         return _to_numpy(timestep)
 
+    def redo(self, wish: Int[np.ndarray, " bodies"]) -> TimeStep:
+        """Exact: a body that is rewound finds its episode's first state."""
+        wishes = jnp.asarray(wish, jnp.int32)
+        self._key, self._first, self._state, timestep = _redo_jit(self.env, self._key, self._first, self._state, wishes)
+        return _to_numpy(timestep)
+
     def close(self) -> None:
         """Lets go of the state."""
-        self._key = self._state = self._pending = None
+        self._key = self._state = self._first = self._pending = None
 
     @property
     def state(self) -> State:
@@ -212,8 +239,30 @@ def step_all(env: AbstractEnv, key: PRNGKeyArray, state, action: Int[Array, " B"
     return key, state, timestep
 
 
+def first_states(first, state, timestep: TimeStep):
+    """First states of the episodes that bodies are in after a step."""
+    return jax.vmap(tree.select)(timestep.terminated | timestep.truncated, state, first)
+
+
+def redo_all(env: AbstractEnv, key: PRNGKeyArray, first, state, wish: Int[Array, " B"]):
+    """Takes bodies where they wish: the advanced key chain, first states, states, and what bodies see there."""
+    key, renew_key = jax.random.split(key)
+
+    def one(first, state, wish, key):
+        state = tree.select(wish == REWIND, env.rewound(first, state), state)
+        restart = wish == RESTART
+        fresh = if_any(restart, lambda both: env.renew(both[0], key=both[1]), lambda both: both[0], (state, key))
+        return tree.select(restart, fresh, first), fresh, env.shown(fresh)
+
+    keys = jax.random.split(renew_key, wish.shape[0])
+    first, state, timestep = jax.vmap(one)(first, state, wish, keys)
+    return key, first, state, timestep
+
+
 _reset_jit = jax.jit(reset_all, static_argnums=(0, 1))
 _step_jit = jax.jit(step_all, static_argnums=0)
+_redo_jit = jax.jit(redo_all, static_argnums=0)
+_first_jit = jax.jit(first_states)
 
 
 def _to_numpy(timestep: TimeStep) -> TimeStep:

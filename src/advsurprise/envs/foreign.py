@@ -18,7 +18,7 @@ from advsurprise.envs.base import Host
 from advsurprise.envs.load import make_body, sentence
 from advsurprise.envs.spaces import read_actions, read_observations
 from advsurprise.errors import UserError, nearest
-from advsurprise.types import EnvSpec, TimeStep
+from advsurprise.types import GO_ON, EnvSpec, TimeStep
 
 Vectorization = Literal["sync", "async", "native"]
 INFO = ("episode_return", "episode_length")
@@ -76,6 +76,7 @@ class ForeignHost(Host):
             truncates=True,
         )
         self._ready = False
+        self._shown: Shaped[np.ndarray, "bodies ..."] = np.zeros((self.bodies, *self._reading.shape))
         self._pending: Int[np.ndarray, " bodies"] | None = None
         self._return = np.zeros(self.bodies)
         self._length = np.zeros(self.bodies, np.int32)
@@ -94,7 +95,7 @@ class ForeignHost(Host):
         self._ready = True
         self._return[:] = 0
         self._length[:] = 0
-        shown = self._show(np.asarray(obs))
+        shown = self._shown = self._show(np.asarray(obs))
         never = np.zeros(self.bodies, bool)
         return self._timestep(shown, shown, np.zeros(self.bodies), never, never)
 
@@ -122,7 +123,7 @@ class ForeignHost(Host):
         seen = final = np.asarray(obs)
         if done.any():
             seen, final = self._turn_over(seen, done, infos)
-        shown = self._show(seen)
+        shown = self._shown = self._show(seen)
         final_shown = self._show(final) if done.any() else shown
         self._return += reward
         self._length += 1
@@ -130,6 +131,20 @@ class ForeignHost(Host):
         self._return[done] = 0
         self._length[done] = 0
         return timestep
+
+    def redo(self, wish: Int[np.ndarray, " bodies"]) -> TimeStep:
+        """Begins a new episode of every body that wishes anything: the worlds of others cannot be rewound."""
+        if self._pending is not None:
+            raise RuntimeError("receive the last step before taking bodies elsewhere")
+        mask = wish != GO_ON
+        obs = self._shown.copy()
+        if mask.any():
+            obs[mask] = self._show(np.asarray(self.vector.reset(options={"reset_mask": mask})[0]))[mask]
+        self._shown = obs
+        self._return[mask] = 0
+        self._length[mask] = 0
+        never = np.zeros(self.bodies, bool)
+        return self._timestep(obs, obs, np.zeros(self.bodies), never, never)
 
     def close(self) -> None:
         """Closes the environments."""

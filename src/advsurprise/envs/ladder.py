@@ -66,6 +66,7 @@ class LadderWorld(AbstractEnv[LadderState]):
             max_steps=self.max_steps,
             info=("place", "total"),
             truncates=self.timeout == "truncated",
+            places=(len(self.places), 1),
         )
 
     def initial(self, *, key: PRNGKeyArray) -> LadderState:
@@ -92,6 +93,12 @@ class LadderWorld(AbstractEnv[LadderState]):
 
     def measure(self, state: LadderState) -> dict[str, Array]:
         return {"place": state.place, "total": state.total}
+
+    def place(self, state: LadderState) -> Int[Array, "2"]:
+        return jnp.stack([state.place, jnp.int32(0)])
+
+    def rewound(self, first: LadderState, state: LadderState) -> LadderState:
+        return first
 
     def _shine(self, place: Int[Array, ""], *, key: PRNGKeyArray) -> Int[Array, ""]:
         return jax.random.randint(key, (), 0, self._column("lights", jnp.int32)[place])

@@ -10,6 +10,7 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped, UInt8, UInt32
 
 from advsurprise.envs.base import AbstractEnv, Outcome
@@ -133,6 +134,7 @@ class RoomWorld(AbstractEnv[RoomState]):
             max_steps=self.max_steps,
             info=INFO,
             truncates=self.timeout == "truncated",
+            places=(self.grid, self.grid, 3 ** (self.rooms - 1), 2**self.rooms),
         )
 
     def initial(self, *, key: PRNGKeyArray) -> RoomState:
@@ -262,6 +264,18 @@ class RoomWorld(AbstractEnv[RoomState]):
             "y": y,
             "direction": state.direction,
         }
+
+    def place(self, state: RoomState) -> Int[Array, "4"]:
+        """Column, row, state of the doors (a digit of base 3 each) and stilled rooms (a bit each)."""
+        x, y = geometry.coordinates(state.position, size=self.grid, view=self.view)
+        codes = state.grid[state.doors]
+        door = tiles.is_closed_door(codes).astype(jnp.int32) + 2 * tiles.is_locked_door(codes).astype(jnp.int32)
+        doors = jnp.sum(door * 3 ** np.arange(self.rooms - 1, dtype=np.int32), dtype=jnp.int32)
+        stilled = jnp.sum(jnp.where(state.stilled, 2 ** np.arange(self.rooms, dtype=np.int32), 0), dtype=jnp.int32)
+        return jnp.stack([x, y, doors, stilled]).astype(jnp.int32)
+
+    def rewound(self, first: RoomState, state: RoomState) -> RoomState:
+        return dataclasses.replace(first, visited_life=state.visited_life)
 
     def _room_of(self, state: RoomState, position: Int[Array, ""]) -> Int[Array, ""]:
         """First room whose rectangle, walls included, holds the cell: a door belongs to the earlier room."""

@@ -14,8 +14,18 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from advsurprise import tree
 from advsurprise.density import AbstractDensity
-from advsurprise.errors import UserError
-from advsurprise.methods.base import AbstractMethod, Times, density_for, ended
+from advsurprise.methods.base import (
+    AbstractBystander,
+    AbstractUnprimed,
+    Times,
+    check,
+    density_for,
+    ended,
+    first_frames,
+    mean_where,
+    plain_score,
+    push,
+)
 from advsurprise.stats import RunningMoments, scale, update_moments
 from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
 
@@ -50,7 +60,7 @@ class Signal(eqx.Module):
     """−log p_θ(o_{t+1}) on every step, for the record."""
 
 
-class AdversarialSurprise(AbstractMethod[RunningMoments, Memory]):
+class AdversarialSurprise(AbstractUnprimed[RunningMoments, Memory], AbstractBystander[RunningMoments, Memory]):
     """Explore and Control take turns for one body: Explore seeks surprise, Control avoids it."""
 
     spec: EnvSpec = eqx.field(static=True)
@@ -91,14 +101,13 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, Memory]):
                 f"fit_on must be scored, control or all, not {self.fit_on!r}",
             ),
         ]
-        for holds, sentence in rules:
-            if not holds:
-                raise UserError(f"adversarial-surprise: {sentence}")
-        if 0 < self.spec.max_steps < self._least_steps:
-            raise UserError(
-                f"adversarial-surprise: episodes of {self.spec.max_steps} steps end before both roles have acted and a "
-                f"step is scored; that takes {self._least_steps}: make k_explore, k_control or quiet smaller"
-            )
+        check("adversarial-surprise", rules)
+        reached = not 0 < self.spec.max_steps < self._least_steps
+        sentence = (
+            f"episodes of {self.spec.max_steps} steps end before both roles have acted and a step is scored; that "
+            f"takes {self._least_steps}: make k_explore, k_control or quiet smaller"
+        )
+        check("adversarial-surprise", [(reached, sentence)])
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -131,15 +140,14 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, Memory]):
         controls = place < self.k_control if self._control_begins else place >= self.k_explore
         return controls.astype("int32")
 
-    def init(self, *, key: PRNGKeyArray) -> RunningMoments:
+    def init(self, *, bodies: int, key: PRNGKeyArray) -> RunningMoments:
         return RunningMoments.start()
 
-    def start(self, obs: Shaped[Array, "..."], before: Memory | None = None) -> Memory:
+    def start(self, timestep: TimeStep, before: Memory | None = None) -> Memory:
         stats = self.density.init(self.spec.observation_shape)
         if self.scope == "lifetime" and before is not None:
             stats = before.stats
-        frames = jnp.broadcast_to(obs, (self.stack, *obs.shape))
-        return Memory(frames, stats, jnp.int32(0), jnp.float32(0))
+        return Memory(first_frames(timestep.obs, self.stack), stats, jnp.int32(0), jnp.float32(0))
 
     def turn(self, memory: Memory) -> Int[Array, ""]:
         return self.schedule(memory.time)
@@ -167,37 +175,25 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, Memory]):
             emptied = self.density.init(self.spec.observation_shape)
             stats = tree.select(time % self.round_length == 0, emptied, stats)
         discounted = self.gamma * memory.discounted + log_prob
-        frames = jnp.concatenate([memory.frames[1:], seen[None]])
-        return Memory(frames, stats, time, discounted), Signal(log_prob, scored, discounted, -found)
+        return Memory(push(memory.frames, seen), stats, time, discounted), Signal(log_prob, scored, discounted, -found)
 
     def score(self, learnt: RunningMoments, rollout: Rollout) -> tuple[RunningMoments, dict[str, Score]]:
         signal: Signal = rollout.signal
         learnt = update_moments(learnt, signal.discounted.reshape(-1))
         reward = signal.log_prob * scale(learnt)
-        over = ended(rollout)
-        explore = explore_reward(reward, rollout.decision.role == CONTROL, over)
-        discount = jnp.where(rollout.terminated, 0.0, self.gamma)
+        explore = explore_reward(reward, rollout.decision.role == CONTROL, ended(rollout))
         rewards = {"explore": explore, "control": reward}
-        return learnt, {
-            role: Score(
-                reward=rewards[role][..., None],
-                discount=discount[..., None],
-                cut=over[..., None],
-                bonus=jnp.zeros_like(reward),
-                target_shift=jnp.zeros_like(reward)[..., None],
-            )
-            for role in self.roles
-        }
+        return learnt, {role: plain_score(rollout, rewards[role], self.gamma) for role in self.roles}
 
     def learn(
         self, learnt: RunningMoments, rollout: Rollout, *, key: PRNGKeyArray
     ) -> tuple[RunningMoments, dict[str, Array]]:
         signal: Signal = rollout.signal
         by_role = {
-            f"{role}/surprise": _mean_where(rollout.decision.role == index, signal.surprise)
+            f"{role}/surprise": mean_where(rollout.decision.role == index, signal.surprise)
             for index, role in enumerate(self.roles)
         }
-        scored = _mean_where(signal.scored, signal.surprise)
+        scored = mean_where(signal.scored, signal.surprise)
         return learnt, {"surprise": scored, "reward_scale": scale(learnt), **by_role}
 
     @property
@@ -236,11 +232,6 @@ def explore_reward(
         return jnp.where(controls, owed + r, 0.0), paid
 
     return jax.lax.scan(back, jnp.zeros(reward.shape[1]), (reward, is_control, over), reverse=True)[1]
-
-
-def _mean_where(holds: Bool[Array, "T B"], x: Float[Array, "T B"]) -> Float[Array, ""]:
-    """Mean over the steps on which something holds; 0 if there are none."""
-    return jnp.sum(jnp.where(holds, x, 0.0)) / jnp.maximum(jnp.sum(holds), 1).astype(jnp.float32)
 
 
 METHOD = AdversarialSurprise

@@ -4,24 +4,35 @@ Hooks are for one body; `interaction.py` batches them. A method object is its ow
 """
 
 import abc
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from advsurprise.density import AbstractDensity, Categorical, Gaussian
-from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
+from advsurprise.errors import UserError
+from advsurprise.types import GO_ON, EnvSpec, Rollout, Score, TimeStep, View
 
 Learnt = TypeVar("Learnt")
 Memory = TypeVar("Memory")
 Times = TypeVar("Times", Array, np.ndarray)
 """Whole numbers, in numpy or in jax."""
 
+NEVER = -1e9
+"""Log-weight of an action that a role does not have."""
+
+
+class Nothing(eqx.Module):
+    """Learnt besides the policies, or noted at each step, by methods that need nothing there."""
+
 
 class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
     """A way of rewarding one or several roles. Hooks never see the loop or the environment's state."""
 
+    trains: ClassVar[bool] = True
+    """Whether policies are trained; those of a method that does not train stay uniform."""
     spec: eqx.AbstractVar[EnvSpec]
     """The world it is for."""
 
@@ -38,12 +49,21 @@ class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
     @property
     @abc.abstractmethod
     def frames(self) -> int:
-        """Observations stacked in a view."""
+        """Observations stacked in a view. The last of them is what the body sees now."""
 
     @property
     @abc.abstractmethod
     def num_features(self) -> int:
         """Density features per entry of the observation."""
+
+    @abc.abstractmethod
+    def action_bias(self, role: str) -> tuple[float, ...]:
+        """Log-weights of a role's actions before it has learnt anything, the same number for all roles; `NEVER` for an
+        action that the role does not have."""
+
+    @abc.abstractmethod
+    def env_action(self, memory: Memory, action: Int[Array, ""]) -> Int[Array, ""]:
+        """What the body does when its role decides on `action`."""
 
     @abc.abstractmethod
     def schedule(self, time: Times) -> Times | None:
@@ -54,12 +74,22 @@ class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
         """
 
     @abc.abstractmethod
-    def init(self, *, key: PRNGKeyArray) -> Learnt:
-        """What is learnt besides the policies, shared by all bodies."""
+    def init(self, *, bodies: int, key: PRNGKeyArray) -> Learnt:
+        """What is learnt besides the policies, shared by all bodies or with an entry for each."""
+
+    @property
+    @abc.abstractmethod
+    def priming(self) -> int:
+        """Random steps of all bodies together before training begins, for `prime`; 0 for none."""
 
     @abc.abstractmethod
-    def start(self, obs: Shaped[Array, "..."], before: Memory | None = None) -> Memory:
-        """A body's memory at the beginning of an episode; `before` is its memory at the end of the last one."""
+    def prime(self, learnt: Learnt, rollout: Rollout) -> Learnt:
+        """What is learnt from a rollout of random actions, before training begins."""
+
+    @abc.abstractmethod
+    def start(self, timestep: TimeStep, before: Memory | None = None) -> Memory:
+        """A body's memory at the beginning of an episode (`obs` and `place` of the step belong to it); `before` is its
+        memory at the end of the last one."""
 
     @abc.abstractmethod
     def turn(self, memory: Memory) -> Int[Array, ""]:
@@ -73,6 +103,19 @@ class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
     def advance(self, learnt: Learnt, memory: Memory, action: Int[Array, ""], timestep: TimeStep) -> tuple[Memory, Any]:
         """After the world moved: the memory within the same episode, and the signal of this step."""
 
+    @property
+    @abc.abstractmethod
+    def wishes(self) -> bool:
+        """Whether the method ever wishes anything else of the world than to go on."""
+
+    @abc.abstractmethod
+    def wish(self, memory: Memory) -> Int[Array, ""]:
+        """What the method wishes of the world before the next step: `GO_ON`, `REWIND` or `RESTART`."""
+
+    @abc.abstractmethod
+    def rewound(self, memory: Memory, timestep: TimeStep) -> Memory:
+        """A body's memory after it was rewound; `obs` and `place` of the step are what it finds there."""
+
     @abc.abstractmethod
     def score(self, learnt: Learnt, rollout: Rollout) -> tuple[Learnt, dict[str, Score]]:
         """Signals of a whole rollout to rewards for each role."""
@@ -82,11 +125,114 @@ class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
         """Trains the method's own networks, and gives what is worth logging of the rollout."""
 
 
+class AbstractBystander(AbstractMethod[Learnt, Memory]):
+    """A method that has the world's own actions and lets the world go its way."""
+
+    def action_bias(self, role: str) -> tuple[float, ...]:
+        return (0.0,) * self.spec.num_actions
+
+    def env_action(self, memory: Memory, action: Int[Array, ""]) -> Int[Array, ""]:
+        return action
+
+    @property
+    def wishes(self) -> bool:
+        return False
+
+    def wish(self, memory: Memory) -> Int[Array, ""]:
+        return jnp.int32(GO_ON)
+
+    def rewound(self, memory: Memory, timestep: TimeStep) -> Memory:
+        return memory
+
+
+class AbstractSolo(AbstractBystander[Learnt, Memory]):
+    """A bystander with a single role, the agent."""
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return ("agent",)
+
+    def schedule(self, time: Times) -> Times:
+        return time * 0
+
+    def turn(self, memory: Memory) -> Int[Array, ""]:
+        return jnp.int32(0)
+
+
+class AbstractUnprimed(AbstractMethod[Learnt, Memory]):
+    """A method that needs no random steps before training."""
+
+    @property
+    def priming(self) -> int:
+        return 0
+
+    def prime(self, learnt: Learnt, rollout: Rollout) -> Learnt:
+        return learnt
+
+
+class Clock(eqx.Module):
+    """What a body carries through an episode where nothing but time and the last observations matter."""
+
+    frames: Shaped[Array, "..."]
+    """The last observations, oldest first."""
+    time: Int[Array, ""]
+    """Steps taken in this episode."""
+
+
+def first_frames(obs: Shaped[Array, "..."], stack: int) -> Shaped[Array, "..."]:
+    """The frames at the beginning of an episode: its first observation, over and over."""
+    return jnp.broadcast_to(obs, (stack, *obs.shape))
+
+
+def push(frames: Shaped[Array, "..."], seen: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
+    """The frames with the newest added and the oldest gone."""
+    return jnp.concatenate([frames[1:], seen[None]])
+
+
+def first_clock(timestep: TimeStep, stack: int) -> Clock:
+    """The beginning of an episode."""
+    return Clock(first_frames(timestep.obs, stack), jnp.int32(0))
+
+
+def tick(clock: Clock, timestep: TimeStep) -> Clock:
+    """One step later in the same episode."""
+    return Clock(push(clock.frames, timestep.final_obs), clock.time + 1)
+
+
+def plain_view(spec: EnvSpec, clock: Clock) -> View:
+    """Frames and, where the episode's length is known, the time: elsewhere it would tell nothing."""
+    time = clock.time.astype(jnp.float32) / spec.max_steps if spec.max_steps else jnp.float32(0)
+    return View(clock.frames, jnp.zeros((*spec.observation_shape, 0)), time)
+
+
+def plain_score(rollout: Rollout, reward: Float[Array, "T B"], gamma: float) -> Score:
+    """One stream with the episode's own ends."""
+    return Score(
+        reward=reward[..., None],
+        discount=jnp.where(rollout.terminated, 0.0, gamma)[..., None],
+        cut=ended(rollout)[..., None],
+        bonus=jnp.zeros_like(reward),
+        target_shift=jnp.zeros_like(reward)[..., None],
+    )
+
+
 def ended(rollout: Rollout) -> Bool[Array, "T B"]:
     """Steps that ended an episode."""
     return rollout.terminated | rollout.truncated
 
 
+def mean_where(holds: Bool[Array, "T B"], x: Float[Array, "T B"]) -> Float[Array, ""]:
+    """Mean over the steps on which something holds; 0 if there are none."""
+    return jnp.sum(jnp.where(holds, x, 0.0)) / jnp.maximum(jnp.sum(holds), 1).astype(jnp.float32)
+
+
 def density_for(spec: EnvSpec) -> AbstractDensity:
     """The model of single observations that fits what a world shows: categories or real numbers."""
     return Categorical(spec.num_classes) if spec.observation_kind == "classes" else Gaussian()
+
+
+def check(name: str, rules: list[tuple[bool, str]]) -> None:
+    """Refuses the configuration of a method with the sentence of the first rule that does not hold."""
+    for holds, sentence in rules:
+        if not holds:
+            raise UserError(f"{name}: {sentence}")

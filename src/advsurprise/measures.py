@@ -1,0 +1,50 @@
+"""What is measured of a rollout, the same for every method: the world's own measures, and how surprising it was."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from advsurprise import tree
+from advsurprise.methods.base import density_for, ended, mean_where
+from advsurprise.types import EnvSpec, Rollout
+
+OBSERVED = 4
+"""Bodies whose observations are measured while training."""
+
+
+def world_metrics(rollout: Rollout, spec: EnvSpec) -> dict[str, Array]:
+    """The world's measures at the end of episodes (`end/…`) and averaged over time (`mean/…`)."""
+    over = ended(rollout).astype(jnp.float32)
+    metrics: dict[str, Array] = {"episodes": jnp.sum(over)}
+    for name, value in rollout.info.items():
+        value = value.astype(jnp.float32)
+        counted = over
+        if name == "stilled":
+            # A layout without a noisy room has nothing to still.
+            counted = jnp.where(rollout.info["noisy_rooms"] > 0, over, 0.0)
+        metrics[f"end/{name}"] = jnp.sum(value * counted) / jnp.maximum(jnp.sum(counted), 1.0)
+        metrics[f"mean/{name}"] = jnp.mean(value)
+    found, scored = surprise(rollout, spec, min(OBSERVED, over.shape[1]))
+    return metrics | {"mean/surprise": mean_where(scored, found)}
+
+
+def surprise(
+    rollout: Rollout, spec: EnvSpec, bodies: int
+) -> tuple[Float[Array, "T {bodies}"], Bool[Array, "T {bodies}"]]:
+    """Surprise of what the first bodies saw before each step, in nats, whatever the method models itself:
+
+        −log p_θ(o_t),  θ fitted on o_0 … o_{t−1} of the episode, scored first and then added.
+
+    Also which steps have one: the first observation of an episode has not, nor has the first of the rollout.
+    """
+    density = density_for(spec)
+    empty = density.init(spec.observation_shape)
+
+    def one(stats, obs, ends):
+        known = stats.count > 0
+        found = jnp.where(known, -density.log_prob(stats, obs), 0.0)
+        return tree.select(ends, empty, density.update(stats, obs)), (found, known)
+
+    begin = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (bodies, *leaf.shape)), empty)
+    steps = rollout.decision.view.frames[:, :bodies, -1], ended(rollout)[:, :bodies]
+    return jax.lax.scan(lambda stats, now: jax.vmap(one)(stats, *now), begin, steps)[1]

@@ -1,0 +1,61 @@
+"""Uniform random actions: the floor of every comparison, played through the same loops."""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Int, PRNGKeyArray
+
+from advsurprise.methods.base import (
+    AbstractSolo,
+    AbstractUnprimed,
+    Clock,
+    Nothing,
+    first_clock,
+    plain_score,
+    plain_view,
+    tick,
+)
+from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
+
+
+class Random(AbstractUnprimed[Nothing, Clock], AbstractSolo[Nothing, Clock]):
+    """Uniform random actions, for calibration: nothing is learnt."""
+
+    trains: ClassVar[bool] = False
+    spec: EnvSpec = eqx.field(static=True)
+
+    @property
+    def streams(self) -> dict[str, float]:
+        return {"nothing": 1.0}
+
+    @property
+    def frames(self) -> int:
+        return 1
+
+    @property
+    def num_features(self) -> int:
+        return 0
+
+    def init(self, *, bodies: int, key: PRNGKeyArray) -> Nothing:
+        return Nothing()
+
+    def start(self, timestep: TimeStep, before: Clock | None = None) -> Clock:
+        return first_clock(timestep, self.frames)
+
+    def see(self, memory: Clock) -> View:
+        return plain_view(self.spec, memory)
+
+    def advance(
+        self, learnt: Nothing, memory: Clock, action: Int[Array, ""], timestep: TimeStep
+    ) -> tuple[Clock, Nothing]:
+        return tick(memory, timestep), Nothing()
+
+    def score(self, learnt: Nothing, rollout: Rollout) -> tuple[Nothing, dict[str, Score]]:
+        return learnt, {"agent": plain_score(rollout, jnp.zeros_like(rollout.reward), 0.0)}
+
+    def learn(self, learnt: Nothing, rollout: Rollout, *, key: PRNGKeyArray) -> tuple[Nothing, dict[str, Array]]:
+        return learnt, {}
+
+
+METHOD = Random
