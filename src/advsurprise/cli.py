@@ -25,12 +25,12 @@ Settings = Annotated[
 
 @dataclass(frozen=True)
 class Train:
-    """Train a method in a world. A run that lies in the folder already is continued."""
+    """Train a method in a world, or several one after the other. What lies in the folder already is continued."""
 
     env: str | None = None
     """The world (default rooms/four)."""
     method: str | None = None
-    """The method (default adversarial-surprise)."""
+    """The method (default adversarial-surprise), or several to compare: a,b,c."""
     steps: str | None = None
     """Environment steps per seed, for example 300k or 2M (default 2M); rounded down to whole updates."""
     seeds: str | None = None
@@ -38,7 +38,7 @@ class Train:
     bodies: int | None = None
     """Bodies per seed that act at the same time (default 16)."""
     out: pathlib.Path | None = None
-    """Folder of the run (default runs/WORLD-METHOD)."""
+    """Folder of the run (default runs/WORLD-METHOD) or of the comparison (default runs/WORLD-comparison)."""
     config: pathlib.Path | None = None
     """A .json or .toml file of settings; flags and --set win over it."""
     settings: Annotated[
@@ -54,28 +54,29 @@ class Train:
     def run(self) -> None:
         from advsurprise import commands
 
-        cfg = commands.resolve(
-            config=self.config,
-            env=self.env,
-            method=self.method,
-            steps=self.steps,
-            seeds=self.seeds,
-            bodies=self.bodies,
-            settings=self.settings,
-        )
-        if self.dry_run:
-            _print(commands.dry_run(cfg, _tell), commands.dry_run_text, as_json=self.json)
+        flags: dict[str, Any] = {
+            "config": self.config,
+            "env": self.env,
+            "steps": self.steps,
+            "seeds": self.seeds,
+            "bodies": self.bodies,
+            "settings": self.settings,
+        }
+        if self.method and "," in self.method:
+            asked = commands.resolve_comparison(self.method, **flags)
         else:
-            result = commands.train(cfg, self.out, fresh=self.fresh, quiet=self.json, tell=_tell)
-            _print(result, commands.train_text, as_json=self.json)
+            asked = commands.resolve(method=self.method, **flags)
+        if self.dry_run:
+            return _print(commands.dry_run(asked, _tell), commands.dry_run_text, as_json=self.json)
+        _trained(commands.train(asked, self.out, fresh=self.fresh, quiet=self.json, tell=_tell), as_json=self.json)
 
 
 @dataclass(frozen=True)
 class Resume:
-    """Go on with a run that was stopped or killed, or make a finished one longer."""
+    """Go on with a run or a comparison that was stopped or killed, or make a finished one longer."""
 
     run_folder: Annotated[Positional[pathlib.Path], arg(metavar="RUN")]
-    """The run's folder."""
+    """The folder of the run or of the comparison."""
     steps: str | None = None
     """Train to this many steps instead, for example 4M."""
     json: Json = False
@@ -83,8 +84,29 @@ class Resume:
     def run(self) -> None:
         from advsurprise import commands
 
-        result = commands.resume(self.run_folder, steps=self.steps, quiet=self.json, tell=_tell)
-        _print(result, commands.train_text, as_json=self.json)
+        _trained(commands.resume(self.run_folder, steps=self.steps, quiet=self.json, tell=_tell), as_json=self.json)
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Draw learning curves: interquartile mean over seeds, 95% bootstrap interval, every seed; PNG, PDF and CSV."""
+
+    folders: Annotated[Positional[tuple[pathlib.Path, ...]], arg(metavar="FOLDER [FOLDER …]")]
+    """Comparisons and runs to draw beside each other."""
+    metric: str | None = None
+    """What to draw, a panel each: rooms, stilled, surprise, dark, uses, life, return, or columns of metrics.jsonl,
+    with commas between them (default rooms,stilled,surprise, those of them that there are)."""
+    out: pathlib.Path | None = None
+    """Beginning of the files' names (default FOLDER/comparison, FOLDER/plot for a run)."""
+    smooth: int | None = None
+    """Updates a moving average covers, 1 for none (default a twentieth of the longest run's)."""
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise import comparison, plot
+
+        result = comparison.draw(self.folders, metric=self.metric, out=self.out, smooth=self.smooth, tell=_tell)
+        _print(result, plot.end_text, as_json=self.json)
 
 
 @dataclass(frozen=True)
@@ -310,6 +332,7 @@ Verb = (
     Annotated[Train, subcommand("train")]
     | Annotated[Resume, subcommand("resume")]
     | Annotated[Eval, subcommand("eval")]
+    | Annotated[Plot, subcommand("plot")]
     | Annotated[Methods, subcommand("methods")]
     | Annotated[Envs, subcommand("envs")]
     | Annotated[CheckEnv, subcommand("check-env")]
@@ -343,6 +366,15 @@ def main(words: list[str] | None = None) -> None:
 def _tell(line: str) -> None:
     """Progress goes to standard error, so that standard output holds the result alone."""
     print(line, file=sys.stderr, flush=True)
+
+
+def _trained(result: dict[str, Any], *, as_json: bool) -> None:
+    """The end of training. A method of a comparison that could not be trained is a check that failed."""
+    from advsurprise import commands
+
+    _print(result, commands.train_text, as_json=as_json)
+    if result.get("failed"):
+        raise SystemExit(1)
 
 
 def _print(result: dict[str, Any], text, *, as_json: bool) -> None:

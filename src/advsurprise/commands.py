@@ -1,6 +1,7 @@
 """What the training verbs of the command line do. `cli.py` parses; this works."""
 
 import dataclasses
+import functools
 import importlib.metadata
 import os
 import pathlib
@@ -15,7 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from advsurprise import api, methods, metrics, run
+from advsurprise import api, comparison, methods, metrics, run
+from advsurprise.comparison import Comparison
 from advsurprise.config import RunConfig, changed, read_config, read_count, read_seeds
 from advsurprise.envs import rooms
 from advsurprise.envs.load import is_foreign
@@ -66,10 +68,31 @@ def resolve(
 
 
 def train(
-    cfg: RunConfig, out: pathlib.Path | None, *, fresh: bool, quiet: bool, tell: Callable[[str], None]
+    asked: RunConfig | Comparison, out: pathlib.Path | None, *, fresh: bool, quiet: bool, tell: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Trains, with a live line on standard error."""
-    folder = out or pathlib.Path("runs") / f"{re.sub(r'[^A-Za-z0-9.]+', '-', cfg.env)}-{cfg.method}"
+    """Trains, with a live line on standard error; several methods one after the other, and draws them."""
+    if isinstance(asked, Comparison):
+        folder = out or _default_folder(asked.base.env, "comparison")
+        comparison.prepare(asked, folder, fresh=fresh)
+        each = functools.partial(_train, fresh=False, quiet=quiet, tell=tell)
+        stopped_by, failed = comparison.train(asked, folder, each, tell=tell)
+        _leave_if_stopped(stopped_by, folder)
+        drawn = comparison.draw([folder], tell=tell)
+        names, seeds = list(asked.fields), list(asked.base.seeds)
+        return {"comparison": str(folder), "methods": names, "seeds": seeds, "failed": failed, **drawn}
+    folder = out or _default_folder(asked.env, asked.method)
+    ended = _train(asked, folder, fresh=fresh, quiet=quiet, tell=tell)
+    _leave_if_stopped(ended.stopped_by, folder)
+    return {"run": str(folder), "steps": ended.steps, "seeds": list(asked.seeds), "last": ended.last}
+
+
+def _default_folder(env: str, name: str) -> pathlib.Path:
+    return pathlib.Path("runs") / f"{re.sub(r'[^A-Za-z0-9.]+', '-', env)}-{name}"
+
+
+def _train(
+    cfg: RunConfig, folder: pathlib.Path, *, fresh: bool, quiet: bool, tell: Callable[[str], None]
+) -> run.Outcome:
     lost = cfg.steps - cfg.updates * cfg.steps_per_update
     rounding = f" ({lost:,} fewer than asked for, to make whole updates)" if lost else ""
     tell(
@@ -80,11 +103,13 @@ def train(
     run.prepare_folder(cfg, folder, fresh=fresh)
     keep_compiled()
     sinks = [] if quiet else [metrics.Console(sys.stderr, cfg.updates * cfg.steps_per_update)]
-    ended = run.train(cfg, folder, tell=tell, sinks=sinks, loop=loop)
-    if ended.stopped_by:
+    return run.train(cfg, folder, tell=tell, sinks=sinks, loop=loop)
+
+
+def _leave_if_stopped(number: int, folder: pathlib.Path) -> None:
+    if number:
         print(f"stopped and saved; go on with: advsurprise resume {folder}", file=sys.stderr)
-        raise SystemExit(128 + ended.stopped_by)
-    return {"run": str(folder), "steps": ended.steps, "seeds": list(cfg.seeds), "last": ended.last}
+        raise SystemExit(128 + number)
 
 
 def keep_compiled() -> None:
@@ -96,18 +121,32 @@ def keep_compiled() -> None:
 
 
 def resume(folder: pathlib.Path, *, steps: str | None, quiet: bool, tell: Callable[[str], None]) -> dict[str, Any]:
-    """Goes on with a run; with `steps` it is made longer."""
-    cfg = run.read_run(folder)
-    if steps is not None:
-        longer = read_count("--steps", steps)
-        if longer < cfg.steps:
-            raise UserError(f"{folder} is set to {cfg.steps} steps; --steps can only make it longer, not {longer}")
-        cfg = dataclasses.replace(cfg, steps=longer)
-    return train(cfg, folder, fresh=False, quiet=quiet, tell=tell)
+    """Goes on with a run or a comparison; with `steps` it is made longer."""
+    if comparison.is_comparison(folder):
+        asked = comparison.read(folder)
+        asked = dataclasses.replace(asked, base=_longer(asked.base, steps, folder))
+    else:
+        asked = _longer(run.read_run(folder), steps, folder)
+    return train(asked, folder, fresh=False, quiet=quiet, tell=tell)
+
+
+def _longer(cfg: RunConfig, steps: str | None, folder: pathlib.Path) -> RunConfig:
+    longer = cfg.steps if steps is None else read_count("--steps", steps)
+    if longer < cfg.steps:
+        raise UserError(f"{folder} is set to {cfg.steps} steps; --steps can only make it longer, not {longer}")
+    return dataclasses.replace(cfg, steps=longer)
+
+
+def resolve_comparison(method: str, *, settings: Sequence[str], **flags: Any) -> Comparison:
+    """What is compared, from method names with commas between them, a file, the flags and --set."""
+    words = comparison.share_out(comparison.read_names(method), settings)
+    return comparison.of({name: resolve(method=name, settings=own, **flags) for name, own in words.items()})
 
 
 def train_text(result: dict[str, Any]) -> str:
-    """The end of a training run, for a person."""
+    """The end of training, for a person."""
+    if "comparison" in result:
+        return comparison.text(result)
     last = result["last"]
     lines = [f"trained {result['steps']:,} steps for {len(result['seeds'])} seed(s): {result['run']}"]
     if "surprise" in last:
@@ -117,8 +156,16 @@ def train_text(result: dict[str, Any]) -> str:
     return "\n".join([*lines, f"How it plays: advsurprise eval {result['run']}"])
 
 
-def dry_run(cfg: RunConfig, tell: Callable[[str], None]) -> dict[str, Any]:
-    """Sizes, memory, and the time the whole run would take, from one update on this machine."""
+def dry_run(asked: RunConfig | Comparison, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Sizes, memory, and the time the whole run would take, from one update on this machine; of several methods a
+    plan for each."""
+    if isinstance(asked, Comparison):
+        plans = [_plan(cfg, tell) for cfg in asked.configs.values()]
+        return {"plans": plans, "estimated_s": round(sum(plan["estimated_s"] for plan in plans), 1)}
+    return _plan(asked, tell)
+
+
+def _plan(cfg: RunConfig, tell: Callable[[str], None]) -> dict[str, Any]:
     if is_foreign(cfg.env):
         raise UserError("--dry-run knows our own worlds only")
     loop = Fused(cfg)
@@ -151,6 +198,9 @@ def dry_run(cfg: RunConfig, tell: Callable[[str], None]) -> dict[str, Any]:
 
 def dry_run_text(plan: dict[str, Any]) -> str:
     """The plan for a person."""
+    if "plans" in plan:
+        each = "\n".join(map(dry_run_text, plan["plans"]))
+        return f"{each}\nall of them, one after the other: about {plan['estimated_s']:,.0f} s"
     cfg = plan["config"]
     parameters = ", ".join(f"{role} {count:,}" for role, count in plan["parameters_per_role"].items())
     return "\n".join(
@@ -195,7 +245,7 @@ def evaluate(
     if episodes < 10:
         raise UserError(f"--episodes must be at least 10, one for each evaluation seed, not {episodes}")
     keep_compiled()
-    trained = api.load(folder)
+    trained = _load(folder)
     fields = {} if is_foreign(trained.config.env) else parse(rooms.RoomWorld, settings)
     where = {"episodes": episodes, "env": env, "env_fields": fields}
     found = {}
@@ -214,6 +264,13 @@ def evaluate(
     }
 
 
+def _load(folder: pathlib.Path) -> api.Trained:
+    if comparison.is_comparison(folder):
+        first = next(iter(comparison.read(folder).fields))
+        raise UserError(f"{folder} holds a comparison; choose one of its runs, for example {folder / first}")
+    return api.load(folder)
+
+
 def evaluate_text(result: dict[str, Any]) -> str:
     """Random against trained, for a person."""
     lines = [f"{result['method']} in {result['env']}, {result['episodes']} episodes, mean and 95% interval"]
@@ -228,7 +285,7 @@ def evaluate_text(result: dict[str, Any]) -> str:
 def cross(folder: pathlib.Path, *, episodes: int, tell: Callable[[str], None]) -> dict[str, Any]:
     """Every role by its policy, by random actions and by nobody, against each other."""
     keep_compiled()
-    trained = api.load(folder)
+    trained = _load(folder)
     tell(f"playing {episodes} episodes of each pairing …")
     return {
         "method": trained.config.method,
@@ -272,7 +329,9 @@ def list_methods() -> dict[str, Any]:
 def methods_text(found: dict[str, Any]) -> str:
     """The list for a person."""
     lines = [f"{each['name']:22}{each['description']}" for each in found["methods"]]
-    return "\n".join([*lines, "", "Train one: advsurprise train --method adversarial-surprise --env rooms/four"])
+    one = "Train one:       advsurprise train --method adversarial-surprise --env rooms/four"
+    several = "Compare several: advsurprise train --method adversarial-surprise,random --env rooms/four --seeds 0..4"
+    return "\n".join([*lines, "", one, several])
 
 
 EXTRAS = {

@@ -50,6 +50,8 @@ class Outcome:
     """Number of the signal that stopped it, 0 if it finished."""
     last: dict[str, float]
     """Metrics of the last update, mean over seeds."""
+    signal: int = 0
+    """Number of the signal that came while it ran, 0 if none: one that comes in the last update stops nothing here."""
 
 
 def train(
@@ -89,7 +91,8 @@ def train(
             everywhere.close()
     steps = number * cfg.steps_per_update
     write_text(folder / "card.md", card(cfg, folder, steps, last))
-    return Outcome(folder, state, steps, stop[0] if stop and number < cfg.updates else 0, last)
+    came = stop[0] if stop else 0
+    return Outcome(folder, state, steps, came if number < cfg.updates else 0, last, came)
 
 
 def prepare_folder(cfg: RunConfig, folder: pathlib.Path, *, fresh: bool) -> None:
