@@ -23,7 +23,7 @@ LABELS = {
     "mean/surprise": "surprise (nats per step)",
     "end/dark_steps": "steps in dark rooms per episode",
     "end/uses": "boxes or switches used per episode",
-    "end/rooms_life": "rooms visited so far",
+    "end/rooms_life": "rooms visited in life so far",
     "end/episode_return": "the world's own reward per episode",
 }
 """What a panel calls a column; others are called what they are."""
