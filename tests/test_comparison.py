@@ -84,7 +84,7 @@ def test_the_command_line_compares_stops_goes_on_and_draws(tmp_path, capsys, mon
     captured = capsys.readouterr()
     assert captured.err.count("skipped") == 2
     assert [line.split()[0] for line in captured.out.splitlines()[2:4]] == METHODS.split(",")
-    assert f"advsurprise plot {folder} --metric" in captured.out
+    assert f"advsurprise plot {folder} --metric dark,uses,life" in captured.out
     assert f"advsurprise eval {folder}/adversarial-surprise" in captured.out
     assert "2 seeds: intervals are not to be trusted" in captured.err
     for verb in ("eval", "resume"):
@@ -155,7 +155,7 @@ def test_a_method_that_breaks_does_not_keep_the_others_from_their_turn(tmp_path,
     fake = Fake({"b": run.NonFinite("loss is nan")})
     assert comparison.train(three, tmp_path, fake, tell=print) == (0, {"b": "loss is nan"})
     assert fake.trained == ["a", "b", "c"]
-    end = {"files": [], "smooth": 1, "metrics": [], "end": {"a": {}}}
+    end = {"files": [], "smooth": 1, "metrics": [], "others": [], "end": {"a": {}}}
     result = {"comparison": "x", "methods": ["a"], "failed": {"b": "loss is nan"}, **end}
     monkeypatch.setattr(commands, "train", lambda *args, **named: result)
     with pytest.raises(SystemExit) as stopped:

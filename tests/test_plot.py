@@ -243,6 +243,7 @@ def test_gaps_in_the_rows_count_as_gaps(tmp_path):
         (("good", "--metric", "romms"), "unknown metric 'romms'; did you mean 'rooms'?"),
         (("good", "--metric", "end/rooms_epsiode"), "did you mean 'end/rooms_episode'?"),
         (("good", "--metric", "rooms,surprise"), "no run has mean/surprise in its metrics"),
+        (("other",), "no run has rooms, stilled, surprise, return; name a column of metrics.jsonl with --metric"),
         (("good", "--metric", "step"), "unknown metric 'step'"),
         (("good", "--smooth", "0"), "--smooth must be at least 1 update, not 0"),
         (("good", "good"), "a run is given twice"),
@@ -257,6 +258,7 @@ def test_mistakes_get_one_sentence_and_nothing_is_written(tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     for name in ("good", "empty", "torn", "rowless", "wordy"):
         make_run(pathlib.Path(name), "task", 1, 2)
+    make_run(pathlib.Path("other"), "task", 1, 2, names=("agent/loss",))
     pathlib.Path("empty/metrics.jsonl").unlink()
     pathlib.Path("torn/metrics.jsonl").write_text('{"step": 64, "se\n{}\n')
     write_rows(pathlib.Path("rowless"), [{"step": 64, "end/rooms_episode": 1.0}])

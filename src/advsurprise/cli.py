@@ -95,7 +95,7 @@ class Plot:
     """Comparisons and runs to draw beside each other."""
     metric: str | None = None
     """What to draw, a panel each: rooms, stilled, surprise, dark, uses, life, return, or columns of metrics.jsonl,
-    with commas between them (default rooms,stilled,surprise, those of them that there are)."""
+    with commas between them (default rooms,stilled,surprise,return, those of them that there are)."""
     out: pathlib.Path | None = None
     """Beginning of the files' names (default FOLDER/comparison, FOLDER/plot for a run)."""
     smooth: int | None = None

@@ -247,7 +247,7 @@ def text(result: dict[str, Any]) -> str:
         [
             plot.end_text(result),
             *(f"{name} was not trained to its end: {why}" for name, why in result["failed"].items()),
-            f"Other metrics: advsurprise plot {folder} --metric dark,uses",
+            f"Other metrics: advsurprise plot {folder} --metric {','.join(result['others']) or 'COLUMN'}",
             f"How one plays: advsurprise eval {folder}/{result['methods'][0]}",
         ]
     )

@@ -26,8 +26,8 @@ METRICS = {
     "return": "end/episode_return",
 }
 """Short names of columns of metrics.jsonl."""
-DEFAULTS = ("rooms", "stilled", "surprise")
-"""Drawn where nothing else is asked for: those of them that there are, else the return."""
+DEFAULTS = ("rooms", "stilled", "surprise", "return")
+"""Drawn where nothing else is asked for: those of them that there are. The room worlds have no return."""
 TRIM = 0.25
 """Share of the seeds left out of an interquartile mean at each end."""
 RESAMPLES = 2000
@@ -215,10 +215,11 @@ def labels(records: Sequence[Record]) -> list[str]:
 def choose(records: Sequence[Record], asked: str | None) -> list[str]:
     """Columns to draw, from short or whole names with commas between them."""
     there = set().union(*(record.columns for record in records))
-    if asked is None:
-        return [METRICS[name] for name in DEFAULTS if METRICS[name] in there] or [METRICS["return"]]
+    found = ",".join(name for name in DEFAULTS if METRICS[name] in there)
+    if asked is None and not found:
+        raise UserError(f"no run has {', '.join(DEFAULTS)}; name a column of metrics.jsonl with --metric")
     chosen = []
-    for word in asked.split(","):
+    for word in (found if asked is None else asked).split(","):
         column = METRICS.get(word.strip(), word.strip())
         if column not in there and word.strip() not in METRICS:
             raise UserError(f"unknown metric {nearest(word.strip(), {*METRICS, *there})}")

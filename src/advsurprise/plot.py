@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from advsurprise.curves import Curve, Record, Tell, choose, labels, panels_of, read_record
+from advsurprise.curves import METRICS, Curve, Record, Tell, choose, labels, panels_of, read_record
 from advsurprise.errors import UserError
 
 LABELS = {
@@ -174,7 +174,9 @@ def draw(
     files = write(out, {**rendered(panels, _caption(records, window)), **tables(panels)})
     drawn = [each for panel in panels.values() for each in panel]
     end = {name: {each.metric: each.end for each in drawn if each.label == name} for name in labels(records)}
-    return {"files": files, "smooth": window, "metrics": list(panels), "end": end}
+    there = set().union(*(record.columns for record in records)) - set(panels)
+    others = [name for name, column in METRICS.items() if column in there]
+    return {"files": files, "smooth": window, "metrics": list(panels), "others": others, "end": end}
 
 
 def _warn_of_few_seeds(records: Sequence[Record], tell: Tell) -> None:
