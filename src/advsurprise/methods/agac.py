@@ -1,0 +1,269 @@
+"""Adversarially Guided Actor-Critic (Flet-Berliac et al. 2021): do what an imitator of yourself does not expect.
+
+An adversary learns to predict the actor's actions. With π_old and π_adv the actor and the adversary at collection time,
+the advantage gains c (log π_old(a|s) − log π_adv(a|s)) and the value's target gains c KL(π_old ‖ π_adv).
+"""
+
+import dataclasses
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from advsurprise.advantage import turn_gae
+from advsurprise.fit import fit
+from advsurprise.methods.base import (
+    AbstractSolo,
+    AbstractUnprimed,
+    Clock,
+    check,
+    first_clock,
+    plain_score,
+    plain_view,
+    tick,
+)
+from advsurprise.networks import Dense, blank_view, make_torso
+from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
+
+ADAM_EPS = 1e-5
+"""The epsilon of the adversary's Adam, as published. It decides what `beta` does."""
+MOST_STEPS = 2_000_000_000
+"""Longest annealing: steps are counted in 32 bits."""
+
+
+class Adversary(eqx.Module):
+    """A policy without values: the torso of the actor's kind, dense layers with the time joined, logits."""
+
+    torso: eqx.Module
+    layers: tuple[Dense, ...]
+    head: Dense
+
+    def __init__(self, spec: EnvSpec, *, frames: int, widths: tuple[int, ...], key: PRNGKeyArray):
+        torso_key, head_key, *layer_keys = jax.random.split(key, 2 + len(widths))
+        torso = make_torso(spec, frames, 0, key=torso_key)
+        outputs = jax.eval_shape(torso, blank_view(spec, frames, 0)).shape[0]
+        sizes = (outputs + 1, *widths)
+        self.torso = torso
+        self.layers = tuple(
+            Dense(before, after, scale=math.sqrt(2), key=k)
+            for before, after, k in zip(sizes[:-1], widths, layer_keys, strict=True)
+        )
+        self.head = Dense(sizes[-1], spec.num_actions, scale=0.01, key=head_key)
+
+    def __call__(self, view: View) -> Float[Array, " actions"]:
+        x = jnp.concatenate([self.torso(view), view.time[None]])  # pyright: ignore[reportCallIssue]
+        for layer in self.layers:
+            x = jax.nn.tanh(layer(x))
+        return self.head(x)
+
+
+class Learnt(eqx.Module):
+    """The adversary, and how far training has come."""
+
+    adversary: Adversary
+    opt_state: optax.OptState
+    """State of the adversary's optimiser."""
+    steps: Int[Array, ""]
+    """Environment steps of all bodies learnt from, counted up to `anneal_steps`."""
+
+
+class Memory(eqx.Module):
+    """What a body carries through an episode."""
+
+    clock: Clock
+    cell: Int[Array, "2"]
+    """Column and row of the body."""
+    visited: Bool[Array, "columns rows"]
+    """Cells in which it has acted; of size 0 if they are not counted."""
+
+
+class Signal(eqx.Module):
+    """What is noted at each step."""
+
+    first: Bool[Array, "..."]
+    """Whether it is the first action in its cell, this episode; never if cells are not counted."""
+
+
+class AGAC(AbstractUnprimed[Learnt, Memory], AbstractSolo[Learnt, Memory]):
+    """Adversarially Guided Actor-Critic: seeks to act otherwise than an adversary that imitates it expects."""
+
+    spec: EnvSpec = eqx.field(static=True)
+    stack: int = eqx.field(static=True, default=4)
+    """Observations the actor and the adversary see at once."""
+    gamma: float = eqx.field(static=True, default=0.99)
+    """Discount."""
+    c: float = eqx.field(static=True, default=4e-4)
+    """Weight of the log-ratio in the advantage and of the divergence in the value's target (MiniGrid's)."""
+    anneal_steps: int = eqx.field(static=True, default=0)
+    """Environment steps over which c falls linearly to 0 (published: all of training); 0 keeps it constant."""
+    extrinsic: float = eqx.field(static=True, default=0.0)
+    """Factor on the world's own reward (published: 1); 0 is the reward-free method."""
+    counts: float = eqx.field(static=True, default=0.0)
+    """Bonus for the first action in each cell of an episode, in the advantage alone (published in MiniGrid: 0.1). It
+    reads the body's true place."""
+    lam: float = eqx.field(static=True, default=0.95)
+    """λ with which the bonus for cells reaches back; equal to ppo.gae_lambda it is part of that estimate."""
+    widths: tuple[int, ...] = eqx.field(static=True, default=(64, 32))
+    """The adversary's dense layers (published: 256, 128)."""
+    beta: float = eqx.field(static=True, default=1.0)
+    """Factor on the adversary's loss. The published 4e-5 acts through Adam's epsilon alone, as a far smaller rate."""
+    lr: float = eqx.field(static=True, default=9e-5)
+    """Learning rate of the adversary's Adam, 0.3 of the actor's."""
+    max_grad_norm: float = eqx.field(static=True, default=0.5)
+    """Largest norm of the adversary's gradient."""
+    epochs: int = eqx.field(static=True, default=4)
+    """The adversary's passes over each rollout."""
+    minibatch: int = eqx.field(static=True, default=256)
+    """Samples per gradient step of the adversary."""
+
+    def __check_init__(self):
+        rules = [
+            (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
+            (0 <= self.gamma < 1, f"gamma must be at least 0 and below 1, not {self.gamma}"),
+            (self.c >= 0, f"c must not be negative, not {self.c}"),
+            (0 <= self.anneal_steps <= MOST_STEPS, f"anneal_steps must be 0 to 2e9, not {self.anneal_steps}"),
+            (self.extrinsic >= 0, f"extrinsic must not be negative, not {self.extrinsic}"),
+            (self.counts >= 0, f"counts must not be negative, not {self.counts}"),
+            (
+                not self.counts or len(self.spec.places) >= 2,
+                f"{self.spec.id} does not tell where the body is, which counts > 0 needs",
+            ),
+            (0 <= self.lam <= 1, f"lam must be 0 to 1, not {self.lam}"),
+            (min(self.widths, default=1) >= 1, f"widths must be at least 1, not {list(self.widths)}"),
+            (min(self.beta, self.lr, self.max_grad_norm) > 0, "beta, lr and max_grad_norm must be positive"),
+            (min(self.epochs, self.minibatch) >= 1, "epochs and minibatch must be at least 1"),
+        ]
+        check("agac", rules)
+
+    @property
+    def streams(self) -> dict[str, float]:
+        return {"task": 1.0}
+
+    @property
+    def frames(self) -> int:
+        return self.stack
+
+    @property
+    def num_features(self) -> int:
+        return 0
+
+    def init(self, *, bodies: int, key: PRNGKeyArray) -> Learnt:
+        adversary = Adversary(self.spec, frames=self.stack, widths=self.widths, key=key)
+        opt_state = self._optimiser.init(adversary)  # pyright: ignore[reportArgumentType]
+        return Learnt(adversary, opt_state, jnp.int32(0))
+
+    def start(self, timestep: TimeStep, before: Memory | None = None) -> Memory:
+        size = self.spec.places[:2] if self.counts else (0, 0)
+        return Memory(first_clock(timestep, self.stack), self._cell(timestep.place), jnp.zeros(size, bool))
+
+    def see(self, memory: Memory) -> View:
+        return plain_view(self.spec, memory.clock)
+
+    def advance(
+        self, learnt: Learnt, memory: Memory, action: Int[Array, ""], timestep: TimeStep
+    ) -> tuple[Memory, Signal]:
+        clock, cell = tick(memory.clock, timestep), self._cell(timestep.final_place)
+        if not self.counts:
+            return Memory(clock, cell, memory.visited), Signal(jnp.bool_(False))
+        column, row = memory.cell
+        first = ~memory.visited[column, row]
+        return Memory(clock, cell, memory.visited.at[column, row].set(True)), Signal(first)
+
+    def score(self, learnt: Learnt, rollout: Rollout) -> tuple[Learnt, dict[str, Score]]:
+        expected = self.expected(learnt, rollout)
+        c = self.coefficient(learnt)
+        score = plain_score(rollout, self.extrinsic * rollout.reward, self.gamma)
+        return learnt, {
+            "agent": dataclasses.replace(
+                score,
+                bonus=c * log_ratio(rollout, expected) + self.count_advantage(rollout, score),
+                target_shift=(c * divergence(rollout.decision.logits, expected))[..., None],
+            )
+        }
+
+    def learn(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> tuple[Learnt, dict[str, Array]]:
+        # As in `score`: where both are compiled together the adversary still runs once.
+        seen = compared(rollout, self.expected(learnt, rollout))
+        number = rollout.reward.size
+        steps = jnp.minimum(learnt.steps + number, self.anneal_steps)
+        view, logits = jax.tree.map(
+            lambda leaf: leaf.reshape(number, *leaf.shape[2:]), (rollout.decision.view, rollout.decision.logits)
+        )
+
+        def loss(adversary: Adversary, rows: Int[Array, " M"], weight: Float[Array, " M"]):
+            expected = jax.vmap(adversary)(jax.tree.map(lambda leaf: leaf[rows], view))
+            return self.beta * jnp.mean(divergence(logits[rows], expected)), {}
+
+        adversary, opt_state, found = fit(
+            learnt.adversary,
+            learnt.opt_state,
+            loss,
+            self._optimiser,
+            number,
+            epochs=self.epochs,
+            minibatch=self.minibatch,
+            key=key,
+        )
+        seen |= found | {"c": self.coefficient(learnt)}
+        return Learnt(adversary, opt_state, steps), {f"adversary/{name}": value for name, value in seen.items()}
+
+    def expected(self, learnt: Learnt, rollout: Rollout) -> Float[Array, "T B A"]:
+        """The adversary's logits at every step. It has not changed since the rollout was collected."""
+        return jax.vmap(jax.vmap(learnt.adversary))(rollout.decision.view)
+
+    def coefficient(self, learnt: Learnt) -> Float[Array, ""]:
+        """c (1 − steps / anneal_steps)."""
+        left = 1 - learnt.steps.astype(jnp.float32) / self.anneal_steps if self.anneal_steps else jnp.float32(1)
+        return self.c * left
+
+    def count_advantage(self, rollout: Rollout, score: Score) -> Float[Array, "T B"]:
+        """Σ_k (γλ)^k b_{t+k} within the episode, b the bonus for first actions in cells.
+
+        Advantages are linear in rewards: those of r + b are those of r and this. The value's target stays that of r.
+        """
+        bonus = self.counts * rollout.signal.first.astype(jnp.float32)
+        nothing = jnp.zeros_like(bonus)
+        always = jnp.ones(bonus.shape, bool)
+        discount, cut = score.discount[..., 0], score.cut[..., 0]
+        return turn_gae(bonus, nothing, nothing, discount, cut, always, nothing[0], lam=self.lam)
+
+    @property
+    def _optimiser(self) -> optax.GradientTransformation:
+        return optax.chain(optax.clip_by_global_norm(self.max_grad_norm), optax.adam(self.lr, eps=ADAM_EPS))
+
+    def _cell(self, place: Int[Array, " entries"] | None) -> Int[Array, "2"]:
+        return jnp.zeros(2, jnp.int32) if place is None else place[:2].astype(jnp.int32)
+
+
+def divergence(logits: Float[Array, "*n A"], expected: Float[Array, "*n A"]) -> Float[Array, "*n"]:
+    """KL(π ‖ π_adv) = Σ_a π(a) (log π(a) − log π_adv(a)), from logits of both."""
+    log_pi, log_adversary = jax.nn.log_softmax(logits), jax.nn.log_softmax(expected)
+    return jnp.sum(jnp.exp(log_pi) * (log_pi - log_adversary), axis=-1)
+
+
+def log_taken(rollout: Rollout, logits: Float[Array, "T B A"]) -> Float[Array, "T B"]:
+    """Log-probability, by these logits, of the actions that were taken."""
+    return jnp.take_along_axis(jax.nn.log_softmax(logits), rollout.decision.action[..., None], axis=-1)[..., 0]
+
+
+def log_ratio(rollout: Rollout, expected: Float[Array, "T B A"]) -> Float[Array, "T B"]:
+    """log π_old(a|s) − log π_adv(a|s) of the actions that were taken."""
+    return rollout.decision.log_prob - log_taken(rollout, expected)
+
+
+def compared(rollout: Rollout, expected: Float[Array, "T B A"]) -> dict[str, Array]:
+    """How well the adversary knows the actor, before it learns from this rollout."""
+    logits, action = rollout.decision.logits, rollout.decision.action
+    return {
+        "kl": jnp.mean(divergence(logits, expected)),
+        "kl_uniform": jnp.mean(divergence(logits, jnp.zeros_like(logits))),
+        "log_ratio": jnp.mean(log_ratio(rollout, expected)),
+        "likelihood": jnp.mean(jnp.exp(log_taken(rollout, expected))),
+        "accuracy": jnp.mean((jnp.argmax(expected, axis=-1) == action).astype(jnp.float32)),
+    }
+
+
+METHOD = AGAC

@@ -1,0 +1,285 @@
+"""Random Network Distillation (Burda et al. 2018): the error of predicting a fixed random network is novelty.
+
+With f a fixed network, g its trained predictor and x the newest observation, standardised and clipped, a step is paid
+½ Σ_k (f_k(x_{t+1}) − g_k(x_{t+1}))², divided by the running standard deviation of the sum of such rewards, discounted.
+"""
+
+import dataclasses
+import functools
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+
+from advsurprise.fit import fit
+from advsurprise.methods.base import AbstractSolo, Clock, check, first_clock, plain_score, plain_view, tick
+from advsurprise.networks import Dense, blank_view, make_torso
+from advsurprise.stats import RunningMoments, discounted_return, scale, update_moments
+from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
+
+INPUT_EPS = 1e-6
+"""Added to the variance of an input's entry: many never change in room worlds."""
+ADAM_EPS = 1e-5
+"""The epsilon of the predictor's Adam."""
+
+
+class Embedding(eqx.Module):
+    """The fixed target (one dense layer behind its torso) or the predictor (three), on one standardised observation."""
+
+    torso: eqx.Module
+    layers: tuple[Dense, ...]
+
+    def __init__(self, spec: EnvSpec, *, depth: int, width: int, key: PRNGKeyArray):
+        torso_key, *layer_keys = jax.random.split(key, 1 + depth)
+        torso = make_torso(spec, 1, 0, key=torso_key)
+        outputs = jax.eval_shape(torso, blank_view(spec, 1, 0)).shape[0]
+        sizes = (outputs, *(width,) * (depth - 1))
+        self.torso = torso
+        self.layers = tuple(
+            Dense(size, width, scale=math.sqrt(2), key=k) for size, k in zip(sizes, layer_keys, strict=True)
+        )
+
+    def __call__(self, x: Float[Array, "*entries"]) -> Float[Array, " width"]:
+        x = self.torso(View(x[None], jnp.zeros((*x.shape, 0)), jnp.float32(0)))  # pyright: ignore[reportCallIssue]
+        for layer in self.layers[:-1]:
+            x = jax.nn.relu(layer(x))
+        return self.layers[-1](x)
+
+
+class Learnt(eqx.Module):
+    """Networks and running scales, shared by all bodies, and each body's discounted return."""
+
+    target: Embedding
+    """f, never trained."""
+    predictor: Embedding
+    """g."""
+    opt_state: optax.OptState
+    """State of the predictor's optimiser."""
+    inputs: RunningMoments
+    """Of every entry of the observations."""
+    returns: RunningMoments
+    """Of all discounted returns R."""
+    discounted: Float[Array, " B"]
+    """R after the last step of each body. It runs through ends of episodes and of rollouts."""
+
+
+class Signal(eqx.Module):
+    """What is noted at each step."""
+
+    obs: Shaped[Array, "..."]
+    """What the action really led to, as the world gave it."""
+
+
+class RND(AbstractSolo[Learnt, Clock]):
+    """Random Network Distillation: seeks what its predictor of a fixed random network has not learnt yet."""
+
+    spec: EnvSpec = eqx.field(static=True)
+    stack: int = eqx.field(static=True, default=4)
+    """Observations the policy sees at once; the networks of the reward see one."""
+    gamma: float = eqx.field(static=True, default=0.99)
+    """Discount of the intrinsic stream, whose future goes on past the end of an episode."""
+    extrinsic: float = eqx.field(static=True, default=0.0)
+    """Weight of the advantage in the world's own reward, clipped to ±1; published: 2. 0 leaves that stream out."""
+    gamma_extrinsic: float = eqx.field(static=True, default=0.999)
+    """Discount of the world's own reward, which does end with the episode."""
+    priming: int = eqx.field(static=True, default=8192)
+    """Random steps of all bodies together from which observations are first standardised (published: 819200)."""
+    width: int = eqx.field(static=True, default=128)
+    """Outputs of both networks and width of the predictor's dense layers (published: 512)."""
+    clip: float = eqx.field(static=True, default=5.0)
+    """Largest magnitude of a standardised entry."""
+    predictor_bodies: int = eqx.field(static=True, default=32)
+    """With more bodies the predictor learns from a random share of the samples, as many as those of so many bodies."""
+    lr: float = eqx.field(static=True, default=1e-4)
+    """Learning rate of the predictor's Adam."""
+    epochs: int = eqx.field(static=True, default=4)
+    """The predictor's passes over each rollout."""
+    minibatch: int = eqx.field(static=True, default=256)
+    """Samples per gradient step of the predictor, those left out at random included."""
+
+    def __check_init__(self):
+        rules = [
+            (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
+            (0 <= self.gamma < 1, f"gamma must be at least 0 and below 1, not {self.gamma}"),
+            (self.extrinsic >= 0, f"extrinsic must not be negative, not {self.extrinsic}"),
+            (
+                0 <= self.gamma_extrinsic < 1,
+                f"gamma_extrinsic must be at least 0 and below 1, not {self.gamma_extrinsic}",
+            ),
+            (self.priming >= 0, f"priming must not be negative, not {self.priming}"),
+            (self.width >= 1, f"width must be at least 1, not {self.width}"),
+            (self.clip > 0, f"clip must be positive, not {self.clip}"),
+            (self.predictor_bodies >= 1, f"predictor_bodies must be at least 1, not {self.predictor_bodies}"),
+            (self.lr > 0, f"lr must be positive, not {self.lr}"),
+            (min(self.epochs, self.minibatch) >= 1, "epochs and minibatch must be at least 1"),
+        ]
+        check("rnd", rules)
+
+    @property
+    def streams(self) -> dict[str, float]:
+        task = {"extrinsic": self.extrinsic} if self.extrinsic else {}
+        return {"intrinsic": 1.0, **task}
+
+    @property
+    def frames(self) -> int:
+        return self.stack
+
+    @property
+    def num_features(self) -> int:
+        return 0
+
+    @property
+    def input_spec(self) -> EnvSpec:
+        """One observation as the networks of the reward see it: real numbers, classes one-hot on the channels."""
+        shape, values = self.spec.observation_shape, max(self.spec.num_classes, 1)
+        if self.spec.observation_kind != "vector" and len(shape) in (2, 3):
+            new, kind = (*shape[:2], math.prod(shape[2:]) * values), "image"
+        else:
+            new, kind = (math.prod(shape) * values,), "vector"
+        return self.spec._replace(
+            observation_shape=new, observation_dtype="float32", observation_kind=kind, num_classes=0
+        )
+
+    def init(self, *, bodies: int, key: PRNGKeyArray) -> Learnt:
+        target_key, predictor_key = jax.random.split(key)
+        predictor = Embedding(self.input_spec, depth=3, width=self.width, key=predictor_key)
+        return Learnt(
+            target=Embedding(self.input_spec, depth=1, width=self.width, key=target_key),
+            predictor=predictor,
+            opt_state=self._optimiser.init(predictor),  # pyright: ignore[reportArgumentType]
+            inputs=RunningMoments.start(self.input_spec.observation_shape),
+            returns=RunningMoments.start(),
+            discounted=jnp.zeros(bodies),
+        )
+
+    def prime(self, learnt: Learnt, rollout: Rollout) -> Learnt:
+        return self.absorb_inputs(learnt, rollout.signal.obs)
+
+    def start(self, timestep: TimeStep, before: Clock | None = None) -> Clock:
+        return first_clock(timestep, self.stack)
+
+    def see(self, memory: Clock) -> View:
+        return plain_view(self.spec, memory)
+
+    def advance(
+        self, learnt: Learnt, memory: Clock, action: Int[Array, ""], timestep: TimeStep
+    ) -> tuple[Clock, Signal]:
+        return tick(memory, timestep), Signal(timestep.final_obs)
+
+    def score(self, learnt: Learnt, rollout: Rollout) -> tuple[Learnt, dict[str, Score]]:
+        error = self.errors(learnt, rollout.signal.obs)
+        returns, discounted = discounted_return(learnt.discounted, error, None, self.gamma)
+        learnt = dataclasses.replace(learnt, returns=update_moments(learnt.returns, returns), discounted=discounted)
+        parts = [endless_score(error * scale(learnt.returns), self.gamma)]
+        if self.extrinsic:
+            parts.append(plain_score(rollout, jnp.clip(rollout.reward, -1.0, 1.0), self.gamma_extrinsic))
+        return learnt, {"agent": side_by_side(parts)}
+
+    def learn(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> tuple[Learnt, dict[str, Array]]:
+        obs = rollout.signal.obs
+        # As in `score`: where both are compiled together the networks still run once.
+        error = self.errors(learnt, obs)
+        at_limit = jnp.abs(self.standardised(learnt.inputs, obs)) >= self.clip
+        seen = {
+            "intrinsic/raw": jnp.mean(error),
+            "intrinsic/reward": jnp.mean(error) * scale(learnt.returns),
+            "intrinsic/return_std": 1 / scale(learnt.returns),
+            "intrinsic/clipped": jnp.mean(at_limit.astype(jnp.float32)),
+        }
+        # In the published order: rewards first, then the moments, then the predictor.
+        learnt, found = self._train(self.absorb_inputs(learnt, obs), obs, key=key)
+        return learnt, seen | {f"predictor/{name}": value for name, value in found.items()}
+
+    def entries(self, obs: Shaped[Array, "..."]) -> Float[Array, "..."]:
+        """Observations as real numbers, in the shape of `input_spec` after any number of leading axes."""
+        leading = obs.shape[: obs.ndim - len(self.spec.observation_shape)]
+        if self.spec.observation_kind == "classes":
+            obs = jax.nn.one_hot(obs, self.spec.num_classes)
+        return obs.astype(jnp.float32).reshape(*leading, *self.input_spec.observation_shape)
+
+    def standardised(self, inputs: RunningMoments, obs: Shaped[Array, "..."]) -> Float[Array, "..."]:
+        """x = clip((o − μ) / √(σ² + ε), ±clip), entry by entry."""
+        return jnp.clip((self.entries(obs) - inputs.mean) * scale(inputs, INPUT_EPS), -self.clip, self.clip)
+
+    def errors(self, learnt: Learnt, obs: Shaped[Array, "T B ..."]) -> Float[Array, "T B"]:
+        """½ Σ_k (f_k(x) − g_k(x))² of every observation of a rollout."""
+        x = self.standardised(learnt.inputs, obs)
+        x = x.reshape(-1, *self.input_spec.observation_shape)
+        missed = jax.vmap(learnt.target)(x) - jax.vmap(learnt.predictor)(x)
+        return 0.5 * jnp.sum(missed**2, axis=-1).reshape(obs.shape[:2])
+
+    def absorb_inputs(self, learnt: Learnt, obs: Shaped[Array, "..."]) -> Learnt:
+        """The same with the moments of observations brought up to date."""
+        return dataclasses.replace(learnt, inputs=update_moments(learnt.inputs, self.entries(obs)))
+
+    @property
+    def _optimiser(self) -> optax.GradientTransformation:
+        return optax.adam(self.lr, eps=ADAM_EPS)
+
+    def _train(
+        self, learnt: Learnt, obs: Shaped[Array, "T B ..."], *, key: PRNGKeyArray
+    ) -> tuple[Learnt, dict[str, Array]]:
+        """Passes over the rollout's new observations, each with a fresh choice of the samples that count."""
+        bodies = obs.shape[1]
+        share = min(1.0, self.predictor_bodies / bodies)
+        x = self.standardised(learnt.inputs, obs).reshape(-1, *self.input_spec.observation_shape)
+        aim = jax.vmap(learnt.target)(x)
+
+        def one_pass(carry, key):
+            mask_key, fit_key = jax.random.split(key)
+            kept = jax.random.bernoulli(mask_key, share, (len(x),)).astype(jnp.float32)
+            loss = functools.partial(predictor_loss, x=x, aim=aim, kept=kept)
+            predictor, opt_state = carry
+            predictor, opt_state, found = fit(
+                predictor, opt_state, loss, self._optimiser, len(x), epochs=1, minibatch=self.minibatch, key=fit_key
+            )
+            return (predictor, opt_state), found
+
+        begin = (learnt.predictor, learnt.opt_state)
+        (predictor, opt_state), found = jax.lax.scan(one_pass, begin, jax.random.split(key, self.epochs))
+        learnt = dataclasses.replace(learnt, predictor=predictor, opt_state=opt_state)
+        return learnt, jax.tree.map(jnp.mean, found)
+
+
+def predictor_loss(
+    predictor: Embedding,
+    rows: Int[Array, " M"],
+    weight: Float[Array, " M"],
+    *,
+    x: Float[Array, "N *entries"],
+    aim: Float[Array, "N width"],
+    kept: Float[Array, " N"],
+) -> tuple[Float[Array, ""], dict[str, Array]]:
+    """Σ_i m_i mean_k (g_k(x_i) − f_k(x_i))² / max(1, Σ_i m_i) over the rows of a minibatch, m_i whether sample i
+    counts."""
+    missed = jnp.mean((jax.vmap(predictor)(x[rows]) - aim[rows]) ** 2, axis=-1)
+    counts = kept[rows] * weight
+    return jnp.sum(missed * counts) / jnp.maximum(jnp.sum(counts), 1.0), {}
+
+
+def endless_score(reward: Float[Array, "T B"], gamma: float) -> Score:
+    """One stream whose future goes on past the ends of episodes."""
+    return Score(
+        reward=reward[..., None],
+        discount=jnp.full((*reward.shape, 1), gamma),
+        cut=jnp.zeros((*reward.shape, 1), bool),
+        bonus=jnp.zeros_like(reward),
+        target_shift=jnp.zeros((*reward.shape, 1)),
+    )
+
+
+def side_by_side(parts: list[Score]) -> Score:
+    """Streams of several scores as one score."""
+    return Score(
+        reward=jnp.concatenate([part.reward for part in parts], axis=-1),
+        discount=jnp.concatenate([part.discount for part in parts], axis=-1),
+        cut=jnp.concatenate([part.cut for part in parts], axis=-1),
+        bonus=sum((part.bonus for part in parts[1:]), parts[0].bonus),
+        target_shift=jnp.concatenate([part.target_shift for part in parts], axis=-1),
+    )
+
+
+METHOD = RND
