@@ -13,7 +13,7 @@ import pytest
 import advsurprise
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.errors import UserError
-from advsurprise.networks import ActorCritic, Conv, Dense, GridTorso, VectorTorso, blank_view, make_torso, patches
+from advsurprise.networks import ActorCritic, Conv, Dense, GridTorso, VectorTorso, blank_view, make_torso
 from advsurprise.training import Fused
 from advsurprise.types import EnvSpec
 
@@ -47,21 +47,6 @@ def _network(spec, *, frames=4, features=3, streams=2, key):
     )
 
 
-@pytest.mark.parametrize("same", [True, False])
-@pytest.mark.parametrize(
-    ("rows", "columns", "kernel", "stride"), [(7, 7, 3, 2), (5, 8, 3, 2), (9, 6, 4, 3), (5, 5, 2, 1)]
-)
-def test_a_convolution_by_patches_is_a_convolution(rows, columns, kernel, stride, same):
-    rng = np.random.default_rng(0)
-    x = jnp.asarray(rng.normal(size=(rows, columns, 3)), jnp.float32)
-    weight = jnp.asarray(rng.normal(size=(kernel, kernel, 3, 5)), jnp.float32)
-    cut = jax.jit(functools.partial(patches, kernel=kernel, stride=stride, same=same))
-    found = cut(x) @ weight.reshape(-1, 5)
-    expected = _conv(x, weight, stride, "SAME" if same else "VALID")
-    assert found.shape == expected.shape
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
-
-
 def _conv(x, weight, stride, padding):
     """XLA's convolution of one image."""
     layout = ("NHWC", "HWIO", "NHWC")
@@ -72,24 +57,19 @@ def test_a_layer_is_its_convolution_and_a_bias(getkey):
     conv = Conv(3, 5, kernel=3, stride=2, same=True, key=getkey())
     conv = eqx.tree_at(lambda c: c.dense.bias, conv, jnp.arange(5, dtype=jnp.float32))
     x = jax.random.normal(getkey(), (7, 7, 3))
-    expected = _conv(x, conv.dense.weight.reshape(3, 3, 3, 5), 2, "SAME") + conv.dense.bias
+    expected = _conv(x, jnp.moveaxis(conv.weight, 0, -1), 2, "SAME") + conv.dense.bias
     np.testing.assert_allclose(conv(x), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_gradient_by_patches_is_the_convolutions(getkey):
-    weight = jax.random.normal(getkey(), (3, 3, 2, 4))
-    x = jax.random.normal(getkey(), (7, 7, 2))
-    mixed = jax.random.normal(getkey(), (4, 4, 4))
-
-    def by_patches(weight, x):
-        return jnp.sum(mixed * (patches(x, kernel=3, stride=2, same=True) @ weight.reshape(18, 4)))
-
-    def by_xla(weight, x):
-        return jnp.sum(mixed * _conv(x, weight, 2, "SAME"))
-
-    both = (jax.grad(f, argnums=(0, 1))(weight, x) for f in (by_patches, by_xla))
-    for found, expected in zip(*both, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+def test_many_views_at_once_are_one_by_one(getkey):
+    for spec in (COMPACT, SYMBOLIC, VECTOR, ROW):
+        network = _network(spec, key=getkey())
+        views = jax.vmap(lambda key, spec=spec: _view(spec, 4, 3, key=key))(jax.random.split(getkey(), 6))
+        alone = jax.vmap(network)(views)
+        pairs = jax.tree.map(lambda leaf: leaf.reshape(2, 3, *leaf.shape[1:]), views)
+        for found in (network(views), network(pairs)):
+            for many, each in zip(found, alone, strict=True):
+                np.testing.assert_allclose(many.reshape(each.shape), each, rtol=1e-4, atol=1e-5)
 
 
 def test_three_strides_take_a_7x7_view_to_a_point(getkey):
@@ -126,7 +106,8 @@ def test_kinds_meet_their_torsos(getkey):
 def test_weights_begin_orthogonal_and_biases_at_zero(getkey, inputs, outputs, scale):
     dense = Dense(inputs, outputs, scale=scale, key=getkey())
     weight = np.asarray(dense.weight, np.float64)
-    gram = weight @ weight.T if inputs < outputs else weight.T @ weight
+    assert weight.shape == (outputs, inputs)
+    gram = weight @ weight.T if outputs < inputs else weight.T @ weight
     np.testing.assert_allclose(gram, scale**2 * np.eye(min(inputs, outputs)), atol=1e-5 * scale**2)
     assert not np.any(dense.bias)
 
@@ -161,7 +142,7 @@ def test_classes_are_names_not_numbers(getkey):
     order = jnp.arange(16).at[jnp.array([a, b])].set(jnp.array([b, a]))
     swapped = dataclasses.replace(view, frames=order[view.frames].astype(jnp.uint8))
     first = torso.convs[0].dense
-    weight = first.weight.reshape(3, 3, 16, 16)[:, :, order].reshape(first.weight.shape)
+    weight = first.weight.reshape(16, 3, 3, 16)[..., order].reshape(first.weight.shape)
     renamed = eqx.tree_at(lambda t: t.convs[0].dense.weight, torso, weight)
     np.testing.assert_allclose(renamed(swapped), torso(view), rtol=1e-5, atol=1e-6)
     assert not np.allclose(torso(swapped), torso(view), atol=1e-3)
@@ -201,5 +182,5 @@ def test_room_worlds_get_the_network_of_the_paper(getkey):
         network = jax.eval_shape(functools.partial(_network, spec, features=spec.num_classes), key=getkey())
         cells = 1 if encoding == "compact" else 3
         assert isinstance(network.torso, GridTorso)
-        assert network.torso.convs[0].dense.weight.shape == (9 * cells * 5 * classes, 16)
-        assert network.hidden.weight.shape == (64 + 1, 64)
+        assert network.torso.convs[0].dense.weight.shape == (16, 9 * cells * 5 * classes)
+        assert network.hidden.weight.shape == (64, 64 + 1)

@@ -26,6 +26,8 @@ class PPOConfig:
     """Passes over each batch."""
     minibatch: int = 256
     """Samples per gradient step."""
+    minibatches: int = 0
+    """Gradient steps per pass, however many samples each then has: for many bodies; 0 leaves it to `minibatch`."""
     clip: float = 0.2
     """How far the probability ratio may leave 1."""
     value_clip: float = 0.2
@@ -47,12 +49,17 @@ class PPOConfig:
             (self.lr_end_steps >= 0, f"ppo.lr_end_steps must not be negative, not {self.lr_end_steps}"),
             (self.epochs >= 1, f"ppo.epochs must be at least 1, not {self.epochs}"),
             (self.minibatch >= 1, f"ppo.minibatch must be at least 1, not {self.minibatch}"),
+            (self.minibatches >= 0, f"ppo.minibatches must not be negative, not {self.minibatches}"),
             (self.clip > 0, f"ppo.clip must be positive, not {self.clip}"),
             (self.value_clip >= 0, f"ppo.value_clip must not be negative, not {self.value_clip}"),
             (self.max_grad_norm > 0, f"ppo.max_grad_norm must be positive, not {self.max_grad_norm}"),
             (0 <= self.gae_lambda <= 1, f"ppo.gae_lambda must be 0 to 1, not {self.gae_lambda}"),
         ]
         _check(rules)
+
+    def minibatch_of(self, samples: int) -> int:
+        """Samples per gradient step of a role that has taken about so many steps."""
+        return max(1, samples // self.minibatches) if self.minibatches else self.minibatch
 
 
 @dataclass(frozen=True)

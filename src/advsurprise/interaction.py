@@ -69,7 +69,7 @@ def decide(agent: Agent, memory, *, key: PRNGKeyArray, role: Int[Array, ""] | No
     else:
         roles = jnp.broadcast_to(role, (bodies,)).astype(jnp.int32)
         policies = [agent.policies[name] for name in agent.method.roles]
-        logits, value = jax.lax.switch(role, [jax.vmap(policy) for policy in policies], view)
+        logits, value = jax.lax.switch(role, [lambda view, policy=policy: policy(view) for policy in policies], view)
     action = jax.random.categorical(key, logits).astype(jnp.int32)
     log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], axis=1)[:, 0]
     return Decision(view, roles, action, logits, log_prob, value)
@@ -115,20 +115,18 @@ def redone(agent: Agent, memory, wish: Int[Array, " B"], timestep: TimeStep):
 def values(agent: Agent, memory) -> dict[str, Float[Array, "B V"]]:
     """Each role's value of what it would see now, whoever's turn it is."""
     view = jax.vmap(agent.method.see)(memory)
-    return {name: jax.vmap(policy)(view)[1] for name, policy in agent.policies.items()}
+    return {name: policy(view)[1] for name, policy in agent.policies.items()}
 
 
 def _mixed(agent: Agent, view: View, roles: Int[Array, " B"]):
     """Logits and values where bodies are on different turns; a role that no body plays costs nothing."""
     names = agent.method.roles
-    shapes = jax.eval_shape(jax.vmap(agent.policies[names[0]]), view)
+    shapes = jax.eval_shape(agent.policies[names[0]], view)
     chosen = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     for index, name in enumerate(names):
         playing = roles == index
         policy = agent.policies[name]
-        mine = if_any(
-            jnp.any(playing), lambda both: jax.vmap(both[0])(both[1]), lambda _: shapes_zero(shapes), (policy, view)
-        )
+        mine = if_any(jnp.any(playing), lambda both: both[0](both[1]), lambda _: shapes_zero(shapes), (policy, view))
         chosen = jax.tree.map(lambda new, old, p=playing: jnp.where(p[:, None], new, old), mine, chosen)
     return chosen
 

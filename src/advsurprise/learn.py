@@ -35,7 +35,7 @@ def make_optimiser(cfg: PPOConfig, method: AbstractMethod, bodies: int, length: 
 
     def one(index: int) -> optax.GradientTransformation:
         samples = round(role_share(method, index) * bodies * length)
-        gradient_steps = cfg.epochs * max(1, samples // cfg.minibatch)
+        gradient_steps = cfg.epochs * max(1, samples // cfg.minibatch_of(samples))
         return ppo.optimiser(cfg, steps_per_gradient_step=bodies * length / gradient_steps)
 
     return {role: one(index) for index, role in enumerate(method.roles) if method.trains}
@@ -65,7 +65,14 @@ def learn(
             continue
         batch, rows, seen = role_batch(rollout, scores[role], index, method, lam=cfg.gae_lambda)
         policies[role], opt_states[role], found = ppo.update(
-            agent.policies[role], learner.opt_states[role], batch, cfg, optimiser[role], rows=rows, key=role_key
+            agent.policies[role],
+            learner.opt_states[role],
+            batch,
+            cfg,
+            optimiser[role],
+            rows=rows,
+            share=role_share(method, index),
+            key=role_key,
         )
         metrics |= {f"{role}/{name}": value for name, value in (found | seen).items()}
     learnt, found = method.learn(learnt, rollout, key=method_key)

@@ -1,4 +1,7 @@
-"""Networks for one sample; callers `vmap`. Every field that is not an array is static, so plain `jit` works on them."""
+"""Networks. They take one view or many: leading axes are those of `View.time`, and one call for many is the fast way.
+
+Every field that is not an array is static, so plain `jit` works on them.
+"""
 
 import math
 
@@ -7,22 +10,31 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
+from advsurprise.convolution import SAME_KERNEL, SAME_STRIDE, as_matrix, by_parity, halved, padding, patches
 from advsurprise.errors import UserError
 from advsurprise.types import EnvSpec, View
 
 
 class Dense(eqx.Module):
-    """x W + b, with orthogonal W."""
+    """W x + b, with orthogonal W."""
 
-    weight: Float[Array, "inputs outputs"]
+    # Outputs first: the gradient of the other order is a product that CPUs are three times slower at.
+    weight: Float[Array, "outputs inputs"]
     bias: Float[Array, " outputs"]
 
     def __init__(self, inputs: int, outputs: int, *, scale: float, key: PRNGKeyArray):
-        self.weight = scale * orthogonal(inputs, outputs, key=key)
+        self.weight = scale * orthogonal(outputs, inputs, key=key)
         self.bias = jnp.zeros(outputs)
 
     def __call__(self, x: Float[Array, "*n inputs"]) -> Float[Array, "*n outputs"]:
-        return x @ self.weight + self.bias
+        return affine(self.weight, self.bias, x)
+
+
+def affine(
+    weight: Float[Array, "outputs inputs"], bias: Float[Array, " outputs"], x: Float[Array, "*n inputs"]
+) -> Float[Array, "*n outputs"]:
+    """W x + b."""
+    return jax.lax.dot_general(x, weight, (((x.ndim - 1,), (1,)), ((), ()))) + bias
 
 
 def orthogonal(rows: int, columns: int, *, key: PRNGKeyArray) -> Float[Array, "{rows} {columns}"]:
@@ -45,9 +57,10 @@ def orthogonal(rows: int, columns: int, *, key: PRNGKeyArray) -> Float[Array, "{
 
 
 class Conv(eqx.Module):
-    """A convolution as patches times a matrix: XLA's gradient of a CPU convolution is ten times slower."""
+    """A convolution, by patches, or as one matrix where the input has a few cells only."""
 
     dense: Dense
+    """Weights, inputs flattened as [row, column, channel] of the kernel."""
     kernel: int = eqx.field(static=True)
     stride: int = eqx.field(static=True)
     same: bool = eqx.field(static=True)
@@ -56,28 +69,24 @@ class Conv(eqx.Module):
         self.dense = Dense(kernel * kernel * channels, outputs, scale=math.sqrt(2), key=key)
         self.kernel, self.stride, self.same = kernel, stride, same
 
-    def __call__(self, x: Float[Array, "rows columns channels"]) -> Float[Array, "new_rows new_columns outputs"]:
-        return self.dense(patches(x, kernel=self.kernel, stride=self.stride, same=self.same))
+    @property
+    def weight(self) -> Float[Array, "outputs kernel kernel channels"]:
+        """The weights as a kernel."""
+        return self.dense.weight.reshape(self.dense.weight.shape[0], self.kernel, self.kernel, -1)
+
+    def __call__(self, x: Float[Array, "*n rows columns channels"]) -> Float[Array, "*n new_rows new_columns outputs"]:
+        rows, columns = x.shape[-3:-1]
+        if rows * columns > FEW_CELLS:
+            return self.dense(patches(x, kernel=self.kernel, stride=self.stride, same=self.same))
+        sizes = [padding(size, kernel=self.kernel, stride=self.stride, same=self.same)[2] for size in (rows, columns)]
+        matrix = as_matrix(self.weight, rows, columns, stride=self.stride, same=self.same)
+        bias = jnp.tile(self.dense.bias, sizes[0] * sizes[1])
+        found = affine(matrix, bias, x.reshape(*x.shape[:-3], -1))
+        return found.reshape(*x.shape[:-3], *sizes, -1)
 
 
-def patches(
-    x: Float[Array, "rows columns channels"], *, kernel: int, stride: int, same: bool
-) -> Float[Array, "new_rows new_columns patch"]:
-    """Every kernel x kernel patch, flattened as [row, column, channel]; `same` pads with zeros as TensorFlow does."""
-    sizes = x.shape[:2]
-    if same:
-        outs = [-(-size // stride) for size in sizes]
-        pads = [max((out - 1) * stride + kernel - size, 0) for out, size in zip(outs, sizes, strict=True)]
-        x = jnp.pad(x, [(pad // 2, pad - pad // 2) for pad in pads] + [(0, 0)])
-    else:
-        outs = [(size - kernel) // stride + 1 for size in sizes]
-    rows, columns = outs
-    parts = [
-        x[i : i + (rows - 1) * stride + 1 : stride, j : j + (columns - 1) * stride + 1 : stride]
-        for i in range(kernel)
-        for j in range(kernel)
-    ]
-    return jnp.concatenate(parts, axis=-1)
+FEW_CELLS = 16
+"""Cells up to which a convolution is one matrix."""
 
 
 class GridTorso(eqx.Module):
@@ -92,17 +101,30 @@ class GridTorso(eqx.Module):
         widths = (per_cell * (frames * spec.num_classes + features), 16, 32, 64)
         keys = jax.random.split(key, 3)
         self.convs = tuple(
-            Conv(before, after, kernel=3, stride=2, same=True, key=k)
+            Conv(before, after, kernel=SAME_KERNEL, stride=SAME_STRIDE, same=True, key=k)
             for before, after, k in zip(widths[:-1], widths[1:], keys, strict=True)
         )
 
-    def __call__(self, view: View) -> Float[Array, " outputs"]:
-        rows, columns = view.frames.shape[1:3]
-        seen = jax.nn.one_hot(jnp.moveaxis(view.frames, 0, -1), self.num_classes)
-        x = jnp.concatenate([seen.reshape(rows, columns, -1), view.features.reshape(rows, columns, -1)], axis=-1)
-        for conv in self.convs:
+    def __call__(self, view: View) -> Float[Array, "*n outputs"]:
+        first, *others = self.convs
+        # Cells before samples: what one product needs then lies together.
+        x = halved(first.weight, by_parity(self._cells(view)))
+        x = jnp.moveaxis(jax.nn.relu(x + first.dense.bias), 2, 0)
+        for conv in others:
             x = jax.nn.relu(conv(x))
-        return x.reshape(-1)
+        return x.reshape(*view.time.shape, -1)
+
+    def _cells(self, view: View) -> Float[Array, "rows columns n channels"]:
+        """What is seen in each cell: classes of all frames, then features."""
+        lead = view.time.ndim
+        samples = math.prod(view.time.shape)
+        frames = view.frames.reshape(samples, *view.frames.shape[lead:])
+        features = view.features.reshape(samples, *view.features.shape[lead:])
+        rows, columns = frames.shape[2:4]
+        seen = jnp.moveaxis(frames.reshape(*frames.shape[:4], -1), (2, 3, 0, 4, 1), (0, 1, 2, 3, 4))
+        one_hot = jax.nn.one_hot(seen, self.num_classes).reshape(rows, columns, samples, -1)
+        fitted = jnp.moveaxis(features.reshape(samples, rows, columns, -1), 0, 2)
+        return jnp.concatenate([one_hot, fitted], axis=-1)
 
 
 class ImageTorso(eqx.Module):
@@ -120,13 +142,15 @@ class ImageTorso(eqx.Module):
             for before, (after, kernel, stride), k in zip(widths[:-1], layers, keys, strict=True)
         )
 
-    def __call__(self, view: View) -> Float[Array, " outputs"]:
-        rows, columns = view.frames.shape[1:3]
-        seen = jnp.moveaxis(view.frames, 0, -1).astype(jnp.float32)
-        x = jnp.concatenate([seen.reshape(rows, columns, -1), view.features.reshape(rows, columns, -1)], axis=-1)
+    def __call__(self, view: View) -> Float[Array, "*n outputs"]:
+        lead = view.time.shape
+        rows, columns = view.frames.shape[len(lead) + 1 :][:2]
+        seen = jnp.moveaxis(view.frames, len(lead), -1).astype(jnp.float32)
+        parts = [part.reshape(*lead, rows, columns, -1) for part in (seen, view.features)]
+        x = jnp.concatenate(parts, axis=-1)
         for conv in self.convs:
             x = jax.nn.relu(conv(x))
-        return x.reshape(-1)
+        return x.reshape(*lead, -1)
 
 
 def image_layers(side: int) -> tuple[list[tuple[int, int, int]], bool]:
@@ -156,10 +180,12 @@ class VectorTorso(eqx.Module):
             Dense(size, width, scale=math.sqrt(2), key=k) for size, k in zip((inputs, width), keys, strict=True)
         )
 
-    def __call__(self, view: View) -> Float[Array, " outputs"]:
-        frames = view.frames
+    def __call__(self, view: View) -> Float[Array, "*n outputs"]:
+        frames, lead = view.frames, view.time.shape
         seen = jax.nn.one_hot(frames, self.num_classes) if self.num_classes else frames.astype(jnp.float32)
-        x = jnp.concatenate([seen.reshape(-1), view.features.reshape(-1)])
+        # The sizes in words, not -1: without features there is nothing to count.
+        parts = [part.reshape(*lead, math.prod(part.shape[len(lead) :])) for part in (seen, view.features)]
+        x = jnp.concatenate(parts, axis=-1)
         for layer in self.layers:
             x = jax.nn.tanh(layer(x))
         return x
@@ -192,8 +218,8 @@ class ActorCritic(eqx.Module):
         self.actor = eqx.tree_at(lambda dense: dense.bias, actor, jnp.asarray(action_bias, jnp.float32))
         self.critic = Dense(64, streams, scale=1.0, key=critic_key)
 
-    def __call__(self, view: View) -> tuple[Float[Array, " actions"], Float[Array, " streams"]]:
-        x = jnp.concatenate([self.torso(view), view.time[None]])
+    def __call__(self, view: View) -> tuple[Float[Array, "*n actions"], Float[Array, "*n streams"]]:
+        x = jnp.concatenate([self.torso(view), view.time[..., None]], axis=-1)
         x = jax.nn.tanh(self.hidden(x))
         return self.actor(x), self.critic(x)
 
@@ -204,8 +230,9 @@ class FixedPolicy(eqx.Module):
     logits: Float[Array, " actions"]
     streams: int = eqx.field(static=True)
 
-    def __call__(self, view: View) -> tuple[Float[Array, " actions"], Float[Array, " streams"]]:
-        return self.logits, jnp.zeros(self.streams)
+    def __call__(self, view: View) -> tuple[Float[Array, "*n actions"], Float[Array, "*n streams"]]:
+        lead = view.time.shape
+        return jnp.broadcast_to(self.logits, (*lead, *self.logits.shape)), jnp.zeros((*lead, self.streams))
 
 
 def make_torso(spec: EnvSpec, frames: int, features: int, *, key: PRNGKeyArray) -> GridTorso | ImageTorso | VectorTorso:

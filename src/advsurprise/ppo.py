@@ -74,7 +74,7 @@ def loss(
     policy: ActorCritic, batch: Batch, weight: Float[Array, " N"], cfg: PPOConfig
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
     """Policy loss + c_v · value loss − c_e · entropy, and what is worth logging of it; weight 0 is padding."""
-    logits, value = jax.vmap(policy)(batch.view)
+    logits, value = policy(batch.view)
     log_probs = jax.nn.log_softmax(logits)
     log_prob = jnp.take_along_axis(log_probs, batch.action[:, None], axis=1)[:, 0]
     advantage = batch.advantage
@@ -104,15 +104,18 @@ def update(
     optimiser: optax.GradientTransformation,
     *,
     rows: Int[np.ndarray, " M"] | Bool[Array, " N"] | None = None,
+    share: float = 1.0,
     key: PRNGKeyArray,
 ) -> tuple[ActorCritic, optax.OptState, dict[str, Array]]:
     """Improves one policy on its samples in a batch: those of `rows`, known beforehand or a mask; all if left out.
+    With a mask, `share` is about how much of the batch it covers.
 
     Samples are gathered minibatch by minibatch, so roles that share a batch copy nothing.
     """
     chosen_rows = np.arange(batch.action.shape[0]) if rows is None else rows
     known = chosen_rows if isinstance(chosen_rows, np.ndarray) else None
     mine = len(chosen_rows) if isinstance(chosen_rows, np.ndarray) else chosen_rows
+    samples = mine if isinstance(mine, int) else round(share * mine.size)
 
     def minibatch_loss(policy: ActorCritic, chosen: Int[Array, " M"], weight: Float[Array, " M"]):
         chosen = chosen if known is None else jnp.asarray(known, jnp.int32)[chosen]
@@ -125,6 +128,6 @@ def update(
         optimiser,
         mine,
         epochs=cfg.epochs,
-        minibatch=cfg.minibatch,
+        minibatch=cfg.minibatch_of(samples),
         key=key,
     )

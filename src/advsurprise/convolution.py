@@ -1,0 +1,134 @@
+"""Convolutions as matrix products, arranged so that a CPU is fast at them and at their gradients.
+
+XLA's own gradient of a CPU convolution is ten times slower than patches and a product, and where the input is wide and
+the output narrow, cutting patches costs more than the product. Weights are [outputs, kernel, kernel, channels].
+"""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+SAME_KERNEL, SAME_STRIDE = 3, 2
+"""The kernel and the stride of `halved`."""
+
+
+def padding(size: int, *, kernel: int, stride: int, same: bool) -> tuple[int, int, int]:
+    """Zeros before and after an axis, and the size of the result; `same` pads as TensorFlow does."""
+    if not same:
+        return 0, 0, (size - kernel) // stride + 1
+    out = -(-size // stride)
+    pad = max((out - 1) * stride + kernel - size, 0)
+    return pad // 2, pad - pad // 2, out
+
+
+def patches(
+    x: Float[Array, "*n rows columns channels"], *, kernel: int, stride: int, same: bool
+) -> Float[Array, "*n new_rows new_columns patch"]:
+    """Every kernel x kernel patch, flattened as [row, column, channel]."""
+    (top, bottom, rows), (left, right, columns) = (
+        padding(size, kernel=kernel, stride=stride, same=same) for size in x.shape[-3:-1]
+    )
+    x = jnp.pad(x, [(0, 0)] * (x.ndim - 3) + [(top, bottom), (left, right), (0, 0)])
+    parts = [
+        x[..., i : i + (rows - 1) * stride + 1 : stride, j : j + (columns - 1) * stride + 1 : stride, :]
+        for i in range(kernel)
+        for j in range(kernel)
+    ]
+    return jnp.concatenate(parts, axis=-1)
+
+
+def as_matrix(
+    weight: Float[Array, "outputs kernel kernel channels"], rows: int, columns: int, *, stride: int, same: bool
+) -> Float[Array, "results entries"]:
+    """The matrix that takes a flattened input [row, column, channel] to the flattened result of the convolution.
+
+    Most of it is zero. For a few cells that is cheaper than cutting patches, and its gradient is a single product.
+    """
+    kernel = weight.shape[1]
+    (top, _, new_rows), (left, _, new_columns) = (
+        padding(size, kernel=kernel, stride=stride, same=same) for size in (rows, columns)
+    )
+    blocks = [
+        jax.lax.pad(
+            weight, jnp.float32(0), [(0, 0, 0), _placed(row, rows, kernel), _placed(column, columns, kernel), (0, 0, 0)]
+        )
+        for row in range(-top, new_rows * stride - top, stride)
+        for column in range(-left, new_columns * stride - left, stride)
+    ]
+    return jnp.stack(blocks).reshape(new_rows * new_columns * weight.shape[0], -1)
+
+
+def _placed(begin: int, size: int, kernel: int) -> tuple[int, int, int]:
+    """How `lax.pad` puts a kernel at a place of an axis; what hangs over the edge is cut off."""
+    return begin, size - kernel - begin, 0
+
+
+@jax.custom_vjp
+def halved(
+    weight: Float[Array, "outputs 3 3 channels"], cells: Sequence[Float[Array, "_ _ n channels"]]
+) -> Float[Array, "new_rows new_columns n outputs"]:
+    """The convolution of kernel 3 and stride 2 with `same` padding, of an input that is data and has no gradient.
+
+    `cells` are the input's cells by parity, as `by_parity` gives them: a cell meets the same entries of the kernel as
+    all others of its parity, so that four products of contiguous arrays are all there is, and nothing is copied.
+    """
+    sizes = [cells[0].shape[axis] + cells[3].shape[axis] for axis in (0, 1)]
+    total = jnp.float32(0)
+    for part, offsets, shifts in zip(cells, *_meetings(sizes), strict=True):
+        kernels = jnp.stack([weight[:, p, q] for p, q in offsets])
+        found = jax.lax.dot_general(part, kernels.reshape(-1, weight.shape[-1]), (((3,), (1,)), ((), ())))
+        found = found.reshape(*part.shape[:3], len(offsets), weight.shape[0])
+        for index, (down, right) in enumerate(shifts):
+            total += _moved(found[..., index, :], [down, right], [-(-size // 2) for size in sizes])
+    return total
+
+
+def _halved_forward(weight, cells):
+    return halved(weight, cells), cells
+
+
+def _halved_backward(cells, gradient):
+    sizes = [cells[0].shape[axis] + cells[3].shape[axis] for axis in (0, 1)]
+    found = {}
+    for part, offsets, shifts in zip(cells, *_meetings(sizes), strict=True):
+        moved = [_moved(gradient, [-down, -right], list(part.shape[:2])) for down, right in shifts]
+        # The gradient's own axes first: the other way round the product is three times slower.
+        both = jnp.concatenate(moved, axis=-1).reshape(-1, len(offsets) * gradient.shape[-1])
+        product = jax.lax.dot_general(both, part.reshape(-1, part.shape[-1]), (((0,), (0,)), ((), ())))
+        for offset, block in zip(offsets, jnp.split(product, len(offsets)), strict=True):
+            found[offset] = block
+    rows = [jnp.stack([found[p, q] for q in range(SAME_KERNEL)], axis=1) for p in range(SAME_KERNEL)]
+    return jnp.stack(rows, axis=1), [jnp.zeros_like(part) for part in cells]
+
+
+halved.defvjp(_halved_forward, _halved_backward)
+
+
+def by_parity(x: Float[Array, "rows columns *rest"]) -> list[Array]:
+    """Cells of even row and column, of even row and odd column, of odd and even, of odd and odd."""
+    return [x[a::2, b::2] for a in (0, 1) for b in (0, 1)]
+
+
+def _meetings(sizes: list[int]):
+    """For each parity of cells: the entries of the kernel they meet, and how far from a cell's own place among its
+    like the result of each lies, in rows and columns."""
+    along = [_axis_meetings(size) for size in sizes]
+    pairs = [[(r, c) for r in along[0][a] for c in along[1][b]] for a in (0, 1) for b in (0, 1)]
+    offsets = [[(r[0], c[0]) for r, c in each] for each in pairs]
+    shifts = [[(r[1], c[1]) for r, c in each] for each in pairs]
+    return offsets, shifts
+
+
+def _axis_meetings(size: int) -> list[list[tuple[int, int]]]:
+    """Along one axis, for even and for odd places: (entry of the kernel, shift of the result)."""
+    before, _, _ = padding(size, kernel=SAME_KERNEL, stride=SAME_STRIDE, same=True)
+    entries = range(SAME_KERNEL)
+    return [[(o, (parity + before - o) // 2) for o in entries if (parity + before - o) % 2 == 0] for parity in (0, 1)]
+
+
+def _moved(x: Float[Array, "rows columns n channels"], shifts: list[int], sizes: list[int]) -> Array:
+    """The cells shifted along rows and columns within an array of other sizes; what leaves it is cut off."""
+    ends = [size - old - shift for size, old, shift in zip(sizes, x.shape[:2], shifts, strict=True)]
+    return jax.lax.pad(x, jnp.float32(0), [(shifts[0], ends[0], 0), (shifts[1], ends[1], 0), (0, 0, 0), (0, 0, 0)])
