@@ -1,0 +1,1 @@
+"""Figures of the documentation, each a module that makes its numbers and draws them."""
