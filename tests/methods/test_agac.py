@@ -88,7 +88,7 @@ def adversary_logits(adversary, rollout):
 
 
 def dense(layer, x):
-    return x @ np.asarray(layer.weight, np.float64) + np.asarray(layer.bias, np.float64)
+    return x @ np.asarray(layer.weight, np.float64).T + np.asarray(layer.bias, np.float64)
 
 
 def ratio_and_kl(adversary, rollout):

@@ -66,7 +66,7 @@ def draw(*axes, seed=0, spec=REAL):
 
 
 def dense(layer, x):
-    return x @ np.asarray(layer.weight, np.float64) + np.asarray(layer.bias, np.float64)
+    return x @ np.asarray(layer.weight, np.float64).T + np.asarray(layer.bias, np.float64)
 
 
 def embed(network, x):

@@ -53,8 +53,9 @@ class Adversary(eqx.Module):
         )
         self.head = Dense(sizes[-1], spec.num_actions, scale=0.01, key=head_key)
 
-    def __call__(self, view: View) -> Float[Array, " actions"]:
-        x = jnp.concatenate([self.torso(view), view.time[None]])  # pyright: ignore[reportCallIssue]
+    def __call__(self, view: View) -> Float[Array, "*n actions"]:
+        seen = self.torso(view)  # pyright: ignore[reportCallIssue]
+        x = jnp.concatenate([seen, view.time[..., None]], axis=-1)
         for layer in self.layers:
             x = jax.nn.tanh(layer(x))
         return self.head(x)
@@ -194,7 +195,7 @@ class AGAC(AbstractUnprimed[Learnt, Memory], AbstractSolo[Learnt, Memory]):
         )
 
         def loss(adversary: Adversary, rows: Int[Array, " M"], weight: Float[Array, " M"]):
-            expected = jax.vmap(adversary)(jax.tree.map(lambda leaf: leaf[rows], view))
+            expected = adversary(jax.tree.map(lambda leaf: leaf[rows], view))
             return self.beta * jnp.mean(divergence(logits[rows], expected)), {}
 
         adversary, opt_state, found = fit(
@@ -212,7 +213,7 @@ class AGAC(AbstractUnprimed[Learnt, Memory], AbstractSolo[Learnt, Memory]):
 
     def expected(self, learnt: Learnt, rollout: Rollout) -> Float[Array, "T B A"]:
         """The adversary's logits at every step. It has not changed since the rollout was collected."""
-        return jax.vmap(jax.vmap(learnt.adversary))(rollout.decision.view)
+        return learnt.adversary(rollout.decision.view)
 
     def coefficient(self, learnt: Learnt) -> Float[Array, ""]:
         """c (1 − steps / anneal_steps)."""

@@ -27,23 +27,27 @@ ADAM_EPS = 1e-5
 
 
 class Embedding(eqx.Module):
-    """The fixed target (one dense layer behind its torso) or the predictor (three), on one standardised observation."""
+    """The fixed target (one dense layer behind its torso) or the predictor (three), on standardised observations."""
 
     torso: eqx.Module
     layers: tuple[Dense, ...]
+    rank: int = eqx.field(static=True)
+    """Axes of one observation; those before them are samples."""
 
     def __init__(self, spec: EnvSpec, *, depth: int, width: int, key: PRNGKeyArray):
         torso_key, *layer_keys = jax.random.split(key, 1 + depth)
         torso = make_torso(spec, 1, 0, key=torso_key)
         outputs = jax.eval_shape(torso, blank_view(spec, 1, 0)).shape[0]
         sizes = (outputs, *(width,) * (depth - 1))
-        self.torso = torso
+        self.torso, self.rank = torso, len(spec.observation_shape)
         self.layers = tuple(
             Dense(size, width, scale=math.sqrt(2), key=k) for size, k in zip(sizes, layer_keys, strict=True)
         )
 
-    def __call__(self, x: Float[Array, "*entries"]) -> Float[Array, " width"]:
-        x = self.torso(View(x[None], jnp.zeros((*x.shape, 0)), jnp.float32(0)))  # pyright: ignore[reportCallIssue]
+    def __call__(self, x: Float[Array, "..."]) -> Float[Array, "*n width"]:
+        lead = x.shape[: x.ndim - self.rank]
+        view = View(jnp.expand_dims(x, len(lead)), jnp.zeros((*x.shape, 0)), jnp.zeros(lead))
+        x = self.torso(view)  # pyright: ignore[reportCallIssue]
         for layer in self.layers[:-1]:
             x = jax.nn.relu(layer(x))
         return self.layers[-1](x)
@@ -207,9 +211,7 @@ class RND(AbstractSolo[Learnt, Clock]):
     def errors(self, learnt: Learnt, obs: Shaped[Array, "T B ..."]) -> Float[Array, "T B"]:
         """½ Σ_k (f_k(x) − g_k(x))² of every observation of a rollout."""
         x = self.standardised(learnt.inputs, obs)
-        x = x.reshape(-1, *self.input_spec.observation_shape)
-        missed = jax.vmap(learnt.target)(x) - jax.vmap(learnt.predictor)(x)
-        return 0.5 * jnp.sum(missed**2, axis=-1).reshape(obs.shape[:2])
+        return 0.5 * jnp.sum((learnt.target(x) - learnt.predictor(x)) ** 2, axis=-1)
 
     def absorb_inputs(self, learnt: Learnt, obs: Shaped[Array, "..."]) -> Learnt:
         """The same with the moments of observations brought up to date."""
@@ -226,7 +228,7 @@ class RND(AbstractSolo[Learnt, Clock]):
         bodies = obs.shape[1]
         share = min(1.0, self.predictor_bodies / bodies)
         x = self.standardised(learnt.inputs, obs).reshape(-1, *self.input_spec.observation_shape)
-        aim = jax.vmap(learnt.target)(x)
+        aim = learnt.target(x)
 
         def one_pass(carry, key):
             mask_key, fit_key = jax.random.split(key)
@@ -255,7 +257,7 @@ def predictor_loss(
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
     """Σ_i m_i mean_k (g_k(x_i) − f_k(x_i))² / max(1, Σ_i m_i) over the rows of a minibatch, m_i whether sample i
     counts."""
-    missed = jnp.mean((jax.vmap(predictor)(x[rows]) - aim[rows]) ** 2, axis=-1)
+    missed = jnp.mean((predictor(x[rows]) - aim[rows]) ** 2, axis=-1)
     counts = kept[rows] * weight
     return jnp.sum(missed * counts) / jnp.maximum(jnp.sum(counts), 1.0), {}
 
