@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray, Shaped
 
-from advsurprise import interaction
+from advsurprise import interaction, tree
 from advsurprise.envs.base import AbstractEnv, Host, first_states, redo_all, reset_all, step_all
 from advsurprise.interaction import Agent, role_schedule
 from advsurprise.types import RESTART, Decision, Rollout, TimeStep
@@ -54,10 +54,18 @@ class ScanCollector(eqx.Module):
             carry, wish = self._grant(agent, Carry(env_key, env_state, memory, carry.first), timestep)
             return carry, note(decision, timestep, signal, final_value, wish)
 
+        packings: list[tree.Packing] = []
+
+        def packed_step(carry: Carry, now):
+            carry, noted = step(carry, now)
+            # Shapes are known once the step has been traced; tracing it for them alone would take as long again.
+            packings.append(tree.Packing.of(noted))
+            return carry, packings[-1].pack(noted)
+
         keys = jax.random.split(key, self.length)
         roles = None if schedule is None else jnp.asarray(schedule, jnp.int32)
-        carry, noted = jax.lax.scan(step, carry, (roles, keys))
-        return carry, as_rollout(noted, interaction.values(agent, carry.memory))
+        carry, noted = jax.lax.scan(packed_step, carry, (roles, keys))
+        return carry, as_rollout(packings[-1].unpack(noted), interaction.values(agent, carry.memory))
 
     def _grant(self, agent: Agent, carry: Carry, timestep: TimeStep) -> tuple[Carry, Any]:
         """Takes bodies where the method wishes them to be before the next step."""
