@@ -13,7 +13,7 @@ from jaxtyping import Array, Int
 
 import advsurprise
 from advsurprise.envs.base import AbstractEnv, Outcome, as_host
-from advsurprise.types import EnvSpec
+from advsurprise.types import GO_ON, RESTART, REWIND, EnvSpec
 
 VARIANTS = {
     "balls": ("rooms/four", {"noise": "balls", "max_steps": 20}),
@@ -60,6 +60,10 @@ def test_the_spec_is_true(env, getkey):
     assert tuple(sorted(played.info)) == tuple(sorted(spec.info))
     assert all(value.shape == (6,) for value in played.info.values())
     assert int(played.obs.max()) < spec.num_classes
+    for place in (played.place, played.final_place):
+        assert (place.shape, place.dtype) == ((6, len(spec.places)), jnp.int32)
+        assert (np.asarray(place) >= 0).all()
+        assert (np.asarray(place) < np.array(spec.places)).all()
 
 
 def test_reset_ends_nothing(env, getkey):
@@ -78,6 +82,10 @@ def test_an_episode_ends_once_and_the_next_begins_in_the_same_step(env, getkey):
     observe = jax.jit(jax.vmap(env.observe))
     assert np.array_equal(played.obs, observe(states))
     assert np.array_equal(played.obs[~ended], played.final_obs[~ended])
+    # So with places.
+    assert np.array_equal(played.place, jax.jit(jax.vmap(env.place))(states))
+    assert np.array_equal(played.place[~ended], played.final_place[~ended])
+    assert not np.array_equal(played.place, played.final_place)
 
 
 def test_final_obs_and_info_belong_to_the_episode_that_ended(env, getkey):
@@ -92,6 +100,7 @@ def test_final_obs_and_info_belong_to_the_episode_that_ended(env, getkey):
     moved, outcome = jax.jit(lambda s, a, k: env.transition(s, a, key=k))(before, last_action, move_key)
     assert bool(outcome.terminated | outcome.truncated)
     assert np.array_equal(played.final_obs[-1], env.observe(moved))
+    assert np.array_equal(played.final_place[-1], env.place(moved))
     assert _equal(jax.tree.map(lambda leaf: leaf[-1], played.info), env.measure(moved))
 
 
@@ -143,6 +152,8 @@ def test_a_host_refuses_to_be_used_out_of_order(env):
         host.send(np.zeros(2, np.int64))
     with pytest.raises(RuntimeError, match="send"):
         host.recv()
+    with pytest.raises(RuntimeError, match="reset"):
+        host.redo(np.zeros(2, np.int64))
 
 
 class CountdownState(eqx.Module):
@@ -175,6 +186,12 @@ class Countdown(AbstractEnv[CountdownState]):
     def measure(self, state):
         return {"episodes": state.episodes}
 
+    def place(self, state):
+        return jnp.zeros(0, jnp.int32)
+
+    def rewound(self, first, state):
+        return dataclasses.replace(first, episodes=state.episodes)
+
 
 def test_only_the_bodies_that_ended_begin_anew():
     env = Countdown()
@@ -190,6 +207,93 @@ def test_only_the_bodies_that_ended_begin_anew():
     assert (np.asarray(played.final_obs)[ended] == 0).all()
     assert (left[ended] == np.asarray(states.length)[ended]).all()
     assert (np.asarray(states.episodes)[..., -1] == ended.sum(-1)).all()
+
+
+@pytest.fixture(scope="module", params=["countdown", "balls"])
+def travelled(request):
+    """Bodies before and after they were taken elsewhere, all at once: wishes, and states as numpy."""
+    if request.param == "countdown":
+        env, steps = Countdown(), 4
+    else:
+        id, fields = WORLDS[request.param]
+        env, steps = advsurprise.make(id, **fields), 15
+    host = as_host(env, 3 * BODIES)
+    seen = [host.reset(seed=3)]
+    first = host.state
+    for action in np.random.default_rng(0).integers(0, env.spec.num_actions, (steps, host.bodies)):
+        host.send(action)
+        with pytest.raises(RuntimeError, match="receive the last step"):
+            host.redo(np.zeros(host.bodies, np.int64))
+        seen.append(host.recv())
+        over = np.asarray(seen[-1].terminated | seen[-1].truncated)
+        first = jax.tree.map(lambda new, old, over=over: np.where(_like(over, new), new, old), host.state, first)
+    before = jax.tree.map(np.asarray, host.state)
+    wish = np.arange(host.bodies) % 3
+    found = host.redo(wish)
+    return env, wish, first, before, jax.tree.map(np.asarray, host.state), seen[-1], found
+
+
+def _like(mask, leaf):
+    return mask.reshape(-1, *[1] * (leaf.ndim - 1))
+
+
+def _of(mask, states):
+    return jax.tree.map(lambda leaf: leaf[mask], states)
+
+
+LIVED = ("visited_life", "episodes")
+"""What counts a life in the worlds here."""
+
+
+def test_only_bodies_that_wish_it_are_taken_elsewhere(travelled):
+    _, wish, _, before, after, last_seen, found = travelled
+    stays = wish == GO_ON
+    assert _equal(_of(stays, before), _of(stays, after))
+    assert np.array_equal(found.obs[stays], last_seen.obs[stays])
+    assert np.array_equal(found.place[stays], last_seen.place[stays])
+
+
+def test_a_rewound_body_finds_its_first_state_in_all_but_its_life(travelled):
+    _, wish, first, before, after, _, _ = travelled
+    back = wish == REWIND
+    for name in vars(first):
+        expected = before if name in LIVED else first
+        assert np.array_equal(getattr(after, name)[back], getattr(expected, name)[back]), name
+    assert not _equal(_of(back, before), _of(back, after))
+
+
+def test_a_body_that_restarts_begins_a_new_episode_of_the_same_life(travelled):
+    env, wish, first, before, after, _, _ = travelled
+    anew = wish == RESTART
+    if isinstance(env, Countdown):
+        assert np.array_equal(after.episodes[anew], before.episodes[anew] + 1)
+        assert np.array_equal(after.left[anew], after.length[anew])
+        return
+    assert not after.time[anew].any()
+    assert (after.visited_life >= before.visited_life)[anew].all()
+    assert not (after.grid[anew] == first.grid[anew]).all(axis=1).any()
+
+
+def test_what_bodies_find_elsewhere_is_what_their_states_show(travelled):
+    env, _, _, _, after, _, found = travelled
+    states = jax.tree.map(jnp.asarray, after)
+    assert np.array_equal(found.obs, jax.vmap(env.observe)(states))
+    assert np.array_equal(found.place, jax.vmap(env.place)(states))
+    assert not (found.terminated | found.truncated).any()
+
+
+def test_a_new_episode_is_what_a_body_is_rewound_to_next(getkey):
+    # Restarted, then moved, then rewound: back to where the restart led, not to where the body began.
+    env = Countdown()
+    host = as_host(env, 64)
+    host.reset(getkey())
+    host.redo(np.full(64, RESTART))
+    began = np.asarray(host.state.length)
+    host.send(np.zeros(64, np.int64))
+    ended = host.recv().terminated
+    host.redo(np.full(64, REWIND))
+    assert np.array_equal(np.asarray(host.state.left)[~ended], began[~ended])
+    assert np.asarray(host.state.episodes).tolist() == (1 + ended).tolist()
 
 
 def test_resets_are_a_branch_not_a_select_under_vmap():

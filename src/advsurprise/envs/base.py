@@ -60,7 +60,7 @@ class AbstractEnv(eqx.Module, Generic[State]):
 
     @abc.abstractmethod
     def place(self, state: State) -> Int[Array, " n"]:
-        """`TimeStep.place` in `state`."""
+        """`TimeStep.place` in `state`; of size 0 in a world that does not tell."""
 
     @abc.abstractmethod
     def rewound(self, first: State, state: State) -> State:
@@ -205,6 +205,10 @@ class PureHost(Host, Generic[State]):
 
     def redo(self, wish: Int[np.ndarray, " bodies"]) -> TimeStep:
         """Exact: a body that is rewound finds its episode's first state."""
+        if self._key is None:
+            raise RuntimeError("reset the world before taking bodies elsewhere")
+        if self._pending is not None:
+            raise RuntimeError("receive the last step before taking bodies elsewhere")
         wishes = jnp.asarray(wish, jnp.int32)
         self._key, self._first, self._state, timestep = _redo_jit(self.env, self._key, self._first, self._state, wishes)
         return _to_numpy(timestep)

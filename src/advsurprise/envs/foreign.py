@@ -134,13 +134,14 @@ class ForeignHost(Host):
 
     def redo(self, wish: Int[np.ndarray, " bodies"]) -> TimeStep:
         """Begins a new episode of every body that wishes anything: the worlds of others cannot be rewound."""
+        if not self._ready:
+            raise RuntimeError("reset the world before taking bodies elsewhere")
         if self._pending is not None:
             raise RuntimeError("receive the last step before taking bodies elsewhere")
         mask = wish != GO_ON
-        obs = self._shown.copy()
         if mask.any():
-            obs[mask] = self._show(np.asarray(self.vector.reset(options={"reset_mask": mask})[0]))[mask]
-        self._shown = obs
+            self._shown = self._begin_anew(mask)
+        obs = self._shown
         self._return[mask] = 0
         self._length[mask] = 0
         never = np.zeros(self.bodies, bool)
@@ -169,6 +170,13 @@ class ForeignHost(Host):
         if not np.array_equal(fresh[~done], seen[~done], equal_nan=seen.dtype.kind == "f"):
             raise UserError(f"{self._spec.id}: resetting some bodies with options['reset_mask'] changed others")
         return fresh, seen
+
+    def _begin_anew(self, mask: Bool[np.ndarray, " bodies"]) -> Shaped[np.ndarray, "bodies ..."]:
+        """What bodies see after some of them were given new episodes, of which the others must notice nothing."""
+        fresh = self._show(np.asarray(self.vector.reset(options={"reset_mask": mask.copy()})[0]))
+        if not np.array_equal(fresh[~mask], self._shown[~mask]):
+            raise UserError(f"{self._spec.id}: resetting some bodies with options['reset_mask'] changed others")
+        return fresh
 
     def _with_final(self, seen: Shaped[np.ndarray, "bodies ..."], done: Bool[np.ndarray, " bodies"], infos):
         found = infos.get("final_obs")

@@ -19,6 +19,7 @@ from advsurprise.envs.base import as_host
 from advsurprise.envs.picture import draw
 from advsurprise.envs.rooms import RoomState, RoomWorld, make
 from advsurprise.errors import UserError
+from advsurprise.types import GO_ON, RESTART
 
 RENDER_MODES = ("rgb_array",)
 
@@ -84,9 +85,13 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
         self._host = as_host(self.world, num_envs)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
-        """Begins an episode of every body."""
+        """Begins an episode of every body, or, going on with its life, of each body in `options["reset_mask"]`."""
         super().reset(seed=seed)
-        timestep = self._host.reset(int(self.np_random.integers(2**31)))
+        mask = (options or {}).get("reset_mask")
+        if mask is None:
+            timestep = self._host.reset(int(self.np_random.integers(2**31)))
+        else:
+            timestep = self._host.redo(np.where(_check_mask(mask, self.num_envs), RESTART, GO_ON))
         return np.array(timestep.obs), _with_masks(timestep.info)
 
     def step(self, actions):
@@ -139,6 +144,12 @@ def _check_render_mode(mode: str | None) -> str | None:
     if mode is not None and mode not in RENDER_MODES:
         raise UserError(f"render_mode must be None or one of {', '.join(RENDER_MODES)}, not {mode!r}")
     return mode
+
+
+def _check_mask(mask: Any, bodies: int) -> np.ndarray:
+    if not isinstance(mask, np.ndarray) or mask.dtype != bool or mask.shape != (bodies,):
+        raise UserError(f"options['reset_mask'] must be a numpy array of {bodies} booleans, not {mask!r}")
+    return mask
 
 
 def _spaces(world: RoomWorld) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Discrete]:
