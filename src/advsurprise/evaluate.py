@@ -87,13 +87,15 @@ def play_host(host: Host, agent: Agent, *, episodes: int, seed: int, chunk: int 
 def summary(samples: Iterable[dict[str, np.ndarray]]) -> dict[str, dict[str, float]]:
     """Mean over evaluation seeds and its 95% interval (Student's t over the seeds' means) for every measure.
 
-    Layouts without a noisy room have nothing to still: `stilled` leaves them out.
+    Layouts without a noisy room have nothing to still: `stilled` leaves them out. So does any measure the episodes for
+    which it is not a number.
     """
     by_seed: dict[str, list[float]] = {}
     for sample in samples:
         noisy = sample.get("end/noisy_rooms")
         for name, values in sample.items():
             kept = values[noisy > 0] if noisy is not None and name.endswith("/stilled") else values
+            kept = kept[~np.isnan(kept)]
             by_seed.setdefault(name, []).append(float(np.mean(kept)) if len(kept) else float("nan"))
     return {name: interval(np.asarray(means)) for name, means in by_seed.items()}
 
@@ -128,4 +130,7 @@ def _play(env: AbstractEnv, episodes: int, agent: Agent, key) -> dict[str, Array
         counted = jnp.where(scored, within, 0.0)
         total = jnp.sum(rollout.signal.log_prob * counted, axis=0)
         found["log_prob"] = total / jnp.maximum(jnp.sum(counted, axis=0), 1.0)
+    # What the method says of each episode on its last step.
+    for name, value in getattr(rollout.signal, "outcomes", {}).items():
+        found[name] = jnp.sum(jnp.where(last > 0, value, 0.0), axis=0)
     return found

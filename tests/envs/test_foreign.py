@@ -23,10 +23,11 @@ from advsurprise.envs.foreign import ForeignHost, open_host
 from advsurprise.envs.load import Body, is_foreign, make_env
 from advsurprise.envs.spaces import read_actions, read_observations
 from advsurprise.errors import UserError
+from advsurprise.evaluate import everyone
 from advsurprise.interaction import make_agent
 from advsurprise.learn import learn, make_learner, make_optimiser
 from advsurprise.networks import ImageTorso, blank_view, make_torso
-from advsurprise.types import EnvSpec
+from advsurprise.types import GO_ON, RESTART, REWIND, EnvSpec
 
 BODIES = 3
 HEADER = "import gymnasium\nimport numpy as np\nfrom gymnasium import spaces\n\n"
@@ -210,10 +211,85 @@ def test_a_host_can_begin_anew_in_the_middle_of_a_step():
     assert timestep.info["episode_length"].tolist() == [1] * BODIES
 
 
+@pytest.fixture(params=[*AutoresetMode, "async"], ids=str)
+def any_counting_host(request, counting_file):
+    if request.param == "async":
+        fields = {"max_episode_steps": 7}
+        return open_host(counting_file, BODIES, kwargs=fields, vectorization="async")
+    return counting_host(request.param)
+
+
+def test_only_bodies_that_wish_it_begin_anew(any_counting_host):
+    host = any_counting_host
+    host.reset(0)
+    # The world shows its episode and the step in it; the clock cuts episodes at step 7.
+    [moved] = play(host, [[0] * BODIES])
+    assert moved.obs.tolist() == [[0, 1]] * BODIES
+    # REWIND and RESTART are the same here: there is no way back.
+    found = host.redo(np.array([GO_ON, REWIND, RESTART]))
+    assert found.obs.tolist() == found.final_obs.tolist() == [[0, 1], [1, 0], [1, 0]]
+    assert found.place is None
+    assert not (found.terminated | found.truncated).any()
+    *_, last = play(host, [[0] * BODIES] * 6)
+    # The first body's clock ran on and ended its episode, those of the others began again with them.
+    assert last.final_obs.tolist() == [[0, 7], [1, 6], [1, 6]]
+    assert last.obs.tolist() == [[1, 0], [1, 6], [1, 6]]
+    assert last.truncated.tolist() == [True, False, False]
+    assert last.info["episode_length"].tolist() == [7, 6, 6]
+    assert last.info["episode_return"].tolist() == [21, 18, 18]
+    # Right after an end, and when nobody wishes anything.
+    assert host.redo(np.array([RESTART, GO_ON, GO_ON])).obs.tolist() == [[2, 0], [1, 6], [1, 6]]
+    assert host.redo(np.zeros(BODIES, int)).obs.tolist() == [[2, 0], [1, 6], [1, 6]]
+    [last] = play(host, [[0] * BODIES])
+    assert last.obs.tolist() == [[2, 1], [2, 0], [2, 0]]
+    host.close()
+
+
+def test_a_world_that_takes_all_bodies_elsewhere_is_refused():
+    host = ForeignHost(Lockstep(mode=AutoresetMode.SAME_STEP), "Lockstep")
+    host.reset(0)
+    list(play(host, [[0, 0]]))
+    with pytest.raises(UserError, match=r"Lockstep: resetting some bodies .* changed others"):
+        host.redo(np.array([GO_ON, RESTART]))
+
+
+def test_our_own_vector_environments_reset_by_mask():
+    host = open_host("advsurprise/DoorRoom-v0", BODIES, kwargs={"max_side": 5, "grid": 12}, vectorization="native")
+    host.reset(0)
+    *_, before = play(host, [[2] * BODIES] * 4)
+    found = host.redo(np.array([GO_ON, RESTART, GO_ON]))
+    changed = (found.obs != before.obs).reshape(BODIES, -1).any(axis=1)
+    assert changed.tolist() == [False, True, False]
+    [after] = play(host, [[2] * BODIES])
+    assert after.info["episode_length"].tolist() == [5, 1, 5]
+    for mask in ([True] * BODIES, np.ones(BODIES, int), np.ones(BODIES + 1, bool)):
+        with pytest.raises(UserError, match=r"reset_mask.* must be a numpy array of 3 booleans"):
+            host.vector.reset(options={"reset_mask": mask})
+
+
+def test_self_play_in_the_worlds_of_others():
+    # The world counts its episodes: Bob finds a new one, and so does the next Alice.
+    host = counting_host(AutoresetMode.SAME_STEP, end=1000)
+    method = methods.make("asp", host.spec, clock=5, first_stop=0.4, stack=1)
+    agent = everyone(make_agent(method, BODIES, key=jax.random.key(0)), "random")
+    collector = HostCollector(host, 40)
+    memory, rollout = collector.collect(agent, collector.start(agent, key=jax.random.key(0)), key=jax.random.key(1))
+    seen = np.concatenate([np.asarray(rollout.decision.view.frames[:, :, -1]), np.asarray(memory.frames)[None, :, -1]])
+    over = np.asarray(rollout.terminated | rollout.truncated)
+    new = np.asarray(rollout.signal.stopped) | over
+    assert new.any(axis=0).all()
+    assert np.array_equal(np.diff(seen[..., 0], axis=0), new)
+    assert np.array_equal(seen[1:, :, 1], np.where(new, 0, seen[:-1, :, 1] + 1))
+    # The counter never shows the same twice, so Bob never gets there: every game ends with the clock.
+    assert np.array_equal(over, np.asarray(rollout.signal.time) == 5)
+    assert not np.asarray(rollout.signal.solved).any()
+
+
 def test_calls_out_of_order_and_actions_out_of_range():
     host = open_host("CartPole-v1", 2)
-    with pytest.raises(RuntimeError, match="reset"):
-        host.send(np.zeros(2, np.int64))
+    for out_of_order in (host.send, host.redo):
+        with pytest.raises(RuntimeError, match="reset"):
+            out_of_order(np.zeros(2, np.int64))
     host.reset(0)
     with pytest.raises(RuntimeError, match="send actions"):
         host.recv()
@@ -221,8 +297,9 @@ def test_calls_out_of_order_and_actions_out_of_range():
         with pytest.raises(UserError, match="2 whole numbers from 0 to 1"):
             host.send(np.array(actions))
     host.send(np.zeros(2, np.int64))
-    with pytest.raises(RuntimeError, match="receive the last step"):
-        host.send(np.zeros(2, np.int64))
+    for too_early in (host.send, host.redo):
+        with pytest.raises(RuntimeError, match="receive the last step"):
+            too_early(np.zeros(2, np.int64))
     host.close()
 
 

@@ -1,0 +1,301 @@
+"""Asymmetric self-play (Sukhbaatar et al. 2017): Alice sets tasks by doing them, Bob has to do them too.
+
+With t_A Alice's steps and t_B Bob's, a game pays Bob −k t_B and Alice k max(0, t_B − t_A): she looks for what she
+can do quickly and Bob cannot yet.
+"""
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+
+from advsurprise.methods.base import (
+    NEVER,
+    AbstractUnprimed,
+    Nothing,
+    Times,
+    check,
+    ended,
+    first_frames,
+    mean_where,
+    push,
+)
+from advsurprise.types import GO_ON, RESTART, REWIND, EnvSpec, Rollout, Score, TimeStep, View
+
+ALICE, BOB = 0, 1
+DEFAULT_CLOCK = 128
+"""Steps of a game in worlds whose episodes have no fixed length."""
+
+
+class Memory(eqx.Module):
+    """What a body carries through a game."""
+
+    frames: Shaped[Array, "..."]
+    """The last observations of the role that plays, oldest first."""
+    goal: Shaped[Array, "..."]
+    """What there is to be seen where Bob has to go; in Alice's turn, the game's first observation."""
+    goal_place: Int[Array, " n"] | None
+    """The place of `goal`, where places are compared."""
+    time: Int[Array, ""]
+    """Steps taken in this game, Alice's and Bob's together."""
+    set_at: Int[Array, ""]
+    """t_A: Alice's steps in this game when she stopped; 0 while she plays."""
+    wish: Int[Array, ""]
+    """What is wished of the world before the next step."""
+
+
+class Signal(eqx.Module):
+    """What is noted at each step."""
+
+    time: Int[Array, "..."]
+    """Steps taken in the game, this one included."""
+    set_at: Int[Array, "..."]
+    """t_A after the step; 0 while Alice plays."""
+    stopped: Bool[Array, "..."]
+    """Whether Alice handed over on this step."""
+    solved: Bool[Array, "..."]
+    """Whether Bob reached the goal on this step."""
+
+    @property
+    def outcomes(self) -> dict[str, Float[Array, "..."]]:
+        """How a game went, on its last step; not a number where the game had no such thing."""
+        was_set = self.set_at > 0
+        time, set_at = self.time.astype(jnp.float32), self.set_at.astype(jnp.float32)
+        return {
+            "task_set": was_set.astype(jnp.float32),
+            "solved": jnp.where(was_set, self.solved.astype(jnp.float32), jnp.nan),
+            "time_alice": jnp.where(was_set, set_at, jnp.nan),
+            "time_bob": jnp.where(was_set, time - set_at, jnp.nan),
+        }
+
+
+class ASP(AbstractUnprimed[Nothing, Memory]):
+    """Asymmetric self-play: Alice does something and stops, Bob is paid to do the same faster, Alice if he is slow."""
+
+    spec: EnvSpec = eqx.field(static=True)
+    mode: Literal["repeat", "reverse"] = eqx.field(static=True, default="repeat")
+    """`repeat`: Bob starts where Alice did and must reach where she stopped; `reverse`: he must go back."""
+    clock: int = eqx.field(static=True, default=0)
+    """Steps of a game, Alice's and Bob's together; 0: the world's episode, or 128 where its length is not fixed."""
+    goal: Literal["auto", "place", "observation"] = eqx.field(static=True, default="auto")
+    """What Bob must find again: the place (noise aside), or the observation; `auto`: the place where the world tells
+    it."""
+    threshold: float = eqx.field(static=True, default=0.0)
+    """With goal=observation: largest Euclidean distance at which two observations count as the same."""
+    reward_scale: float = eqx.field(static=True, default=0.01)
+    """k: what a step costs Bob, and what Alice is paid for each step that he needs more than she did."""
+    first_stop: float = eqx.field(static=True, default=0.1)
+    """Probability that Alice stops at a step, before she has learnt anything (published: 1/2)."""
+    stack: int = eqx.field(static=True, default=4)
+    """Recent observations the policies see, besides the goal."""
+    gamma: float = eqx.field(static=True, default=1.0)
+    """Discount of both roles within a game."""
+
+    def __check_init__(self):
+        rules = [
+            (self.mode in ("repeat", "reverse"), f"mode must be repeat or reverse, not {self.mode!r}"),
+            (
+                self.goal in ("auto", "place", "observation"),
+                f"goal must be auto, place or observation, not {self.goal!r}",
+            ),
+            (
+                self.goal != "place" or bool(self.spec.places),
+                f"{self.spec.id} does not tell where the body is: use goal=observation",
+            ),
+            (self.clock == 0 or self.clock >= 2, f"clock must be at least 2, or 0 for the world's, not {self.clock}"),
+            (
+                not 0 < self.spec.max_steps < self.clock,
+                f"clock must not be longer than an episode of {self.spec.max_steps} steps, not {self.clock}",
+            ),
+            (self.threshold >= 0, f"threshold must not be negative, not {self.threshold}"),
+            (self.reward_scale > 0, f"reward_scale must be positive, not {self.reward_scale}"),
+            (0 < self.first_stop < 1, f"first_stop must be above 0 and below 1, not {self.first_stop}"),
+            (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
+            (0 < self.gamma <= 1, f"gamma must be above 0 and at most 1, not {self.gamma}"),
+        ]
+        check("asp", rules)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return ("alice", "bob")
+
+    @property
+    def streams(self) -> dict[str, float]:
+        return {"game": 1.0}
+
+    @property
+    def frames(self) -> int:
+        return 1 + self.stack
+
+    @property
+    def num_features(self) -> int:
+        return 0
+
+    @property
+    def limit(self) -> int:
+        """Steps after which a game is over."""
+        return self.clock or self.spec.max_steps or DEFAULT_CLOCK
+
+    @property
+    def by_place(self) -> bool:
+        """Whether places are compared rather than observations."""
+        return bool(self.spec.places) and self.goal != "observation"
+
+    def action_bias(self, role: str) -> tuple[float, ...]:
+        """Actions are pairs, stop · A + a: what the body does, and whether its turn ends after that. Bob has no
+        stop."""
+        number = self.spec.num_actions
+        if role == "bob":
+            return (0.0,) * number + (NEVER,) * number
+        go_on, stop = float(np.log(1 - self.first_stop)), float(np.log(self.first_stop))
+        return (go_on,) * number + (stop,) * number
+
+    def env_action(self, memory: Memory, action: Int[Array, ""]) -> Int[Array, ""]:
+        return action % self.spec.num_actions
+
+    def schedule(self, time: Times) -> None:
+        """Turns end when Alice says so."""
+        return None
+
+    def init(self, *, bodies: int, key: PRNGKeyArray) -> Nothing:
+        return Nothing()
+
+    def start(self, timestep: TimeStep, before: Memory | None = None) -> Memory:
+        none, go_on = jnp.int32(0), jnp.int32(GO_ON)
+        place = timestep.place if self.by_place else None
+        return Memory(first_frames(timestep.obs, self.stack), timestep.obs, place, none, none, go_on)
+
+    def turn(self, memory: Memory) -> Int[Array, ""]:
+        return jnp.where(memory.set_at > 0, BOB, ALICE).astype(jnp.int32)
+
+    def see(self, memory: Memory) -> View:
+        frames = jnp.concatenate([memory.goal[None], memory.frames])
+        nothing = jnp.zeros((*self.spec.observation_shape, 0))
+        return View(frames, nothing, memory.time.astype(jnp.float32) / self.limit)
+
+    def advance(
+        self, learnt: Nothing, memory: Memory, action: Int[Array, ""], timestep: TimeStep
+    ) -> tuple[Memory, Signal]:
+        time = memory.time + 1
+        is_bob = memory.set_at > 0
+        late = time >= self.limit
+        cut_short = timestep.terminated | timestep.truncated
+        solved = is_bob & self._reached(memory, timestep)
+        # Alice who stops with no time left for Bob has not set a task.
+        stopped = ~is_bob & (action >= self.spec.num_actions) & ~late & ~cut_short
+        set_at = jnp.where(stopped, time, memory.set_at)
+        seen = timestep.final_obs
+        # Bob sees nothing of Alice's turn but the goal.
+        frames = jnp.where(stopped, first_frames(seen, self.stack), push(memory.frames, seen))
+        goal, place, at_hand_over = memory.goal, memory.goal_place, GO_ON
+        if self.mode == "repeat":
+            at_hand_over = REWIND
+            goal = jnp.where(stopped, seen, goal)
+            place = None if place is None else jnp.where(stopped, _told(timestep), place)
+        wish = jnp.where(solved | late, RESTART, jnp.where(stopped, at_hand_over, GO_ON)).astype(jnp.int32)
+        return Memory(frames, goal, place, time, set_at, wish), Signal(time, set_at, stopped, solved)
+
+    @property
+    def wishes(self) -> bool:
+        return True
+
+    def wish(self, memory: Memory) -> Int[Array, ""]:
+        return memory.wish
+
+    def rewound(self, memory: Memory, timestep: TimeStep) -> Memory:
+        frames = first_frames(timestep.obs, self.stack)
+        return Memory(frames, memory.goal, memory.goal_place, memory.time, memory.set_at, jnp.int32(GO_ON))
+
+    def score(self, learnt: Nothing, rollout: Rollout) -> tuple[Nothing, dict[str, Score]]:
+        signal: Signal = rollout.signal
+        over = ended(rollout)
+        bob = bob_reward(signal, over, clock=self.limit, k=self.reward_scale)
+        scores = {
+            # Her game ends with her turn: what follows is paid on the step that ends it.
+            "alice": _score(self._alice_reward(rollout), over | signal.stopped, self.gamma),
+            "bob": _score(bob, over, self.gamma),
+        }
+        return learnt, scores
+
+    def learn(self, learnt: Nothing, rollout: Rollout, *, key: PRNGKeyArray) -> tuple[Nothing, dict[str, Array]]:
+        signal: Signal = rollout.signal
+        over = ended(rollout)
+        outcomes = signal.outcomes
+        played = over & (signal.set_at > 0)
+        metrics = {name: mean_where(played, value) for name, value in outcomes.items() if name != "task_set"}
+        return learnt, {
+            "task_set": mean_where(over, outcomes["task_set"]),
+            **metrics,
+            "games_per_1000": 1000 * jnp.mean(over.astype(jnp.float32)),
+            "alice_pay": mean_where(signal.stopped, self._alice_reward(rollout)),
+        }
+
+    def _reached(self, memory: Memory, timestep: TimeStep) -> Bool[Array, ""]:
+        """Whether the action led to the goal."""
+        if memory.goal_place is not None:
+            return jnp.all(memory.goal_place == _told(timestep))
+        apart = memory.goal.astype(jnp.float32) - timestep.final_obs.astype(jnp.float32)
+        return jnp.sum(apart**2) <= self.threshold**2
+
+    def _alice_reward(self, rollout: Rollout) -> Float[Array, "T B"]:
+        signal: Signal = rollout.signal
+        owed = -rollout.last_value["bob"][:, 0] / self.reward_scale
+        ends = game_ends(signal, ended(rollout), owed, clock=self.limit)
+        return alice_reward(signal, ends, k=self.reward_scale)
+
+
+def game_ends(signal: Signal, over: Bool[Array, "T B"], owed: Float[Array, " B"], *, clock: int) -> Float[Array, "T B"]:
+    """t_A + t_B of the game that each step belongs to: when Bob reached the goal, or the clock if he did not.
+
+    A game that goes on after the rollout's last step ends, as far as can be told, when Bob's own value says so:
+    `owed` steps later, at least one, at most those that are left.
+    """
+    time = signal.time.astype(jnp.float32)
+
+    def back(end, step):
+        now, is_over, is_solved = step
+        end = jnp.where(is_over, jnp.where(is_solved, now, jnp.float32(clock)), end)
+        return end, end
+
+    begin = jnp.minimum(time[-1] + jnp.maximum(owed, 1.0), clock)
+    return jax.lax.scan(back, begin, (time, over, signal.solved), reverse=True)[1]
+
+
+def alice_reward(signal: Signal, ends: Float[Array, "T B"], *, k: float) -> Float[Array, "T B"]:
+    """k max(0, t_B − t_A) on the step on which Alice stops, 0 elsewhere; t_B is the game's end less t_A."""
+    t_a = signal.set_at.astype(jnp.float32)
+    return jnp.where(signal.stopped, k * jnp.maximum(ends - 2 * t_a, 0.0), 0.0)
+
+
+def bob_reward(signal: Signal, over: Bool[Array, "T B"], *, clock: int, k: float) -> Float[Array, "T B"]:
+    """−k on each of Bob's steps, the successful one included.
+
+    A world that ends the episode before Bob is there has not spared him the steps that were left: he pays for them at
+    once, so that t_B is the clock's remainder for both, and an early end is no way out.
+    """
+    left = clock - signal.time.astype(jnp.float32)
+    return -k * (1.0 + jnp.where(over & ~signal.solved, left, 0.0))
+
+
+def _told(timestep: TimeStep) -> Int[Array, " n"]:
+    """The place that the action led to, in a world that tells it."""
+    if timestep.final_place is None:
+        raise TypeError("the world does not tell the place that its spec promises")
+    return timestep.final_place
+
+
+def _score(reward: Float[Array, "T B"], ends: Bool[Array, "T B"], gamma: float) -> Score:
+    """One stream that ends for good on some steps: time is in the input, so a time-out has no future either."""
+    return Score(
+        reward=reward[..., None],
+        discount=jnp.where(ends, 0.0, gamma)[..., None],
+        cut=ends[..., None],
+        bonus=jnp.zeros_like(reward),
+        target_shift=jnp.zeros_like(reward)[..., None],
+    )
+
+
+METHOD = ASP
