@@ -305,3 +305,19 @@ def test_large_mean_and_small_variance(getkey):
 def test_senseless_settings_are_refused(make):
     with pytest.raises(UserError):
         make()
+
+
+@pytest.mark.parametrize(
+    "density", [Categorical(5, floor=0.05), Gaussian(), Gaussian(as_code=True), Bernoulli(clip=0.1)]
+)
+def test_noise_scores_as_noise_does_in_the_mean(density):
+    rng = np.random.default_rng(0)
+    draws = {"Categorical": lambda n: rng.integers(0, 5, (n, *SHAPE)), "Gaussian": lambda n: rng.random((n, *SHAPE))}
+    draw = draws.get(type(density).__name__, lambda n: rng.random((n, *SHAPE)) < 0.5)
+    kind = jnp.float32 if isinstance(density, Gaussian) else jnp.uint8
+    stats = density.init(SHAPE)
+    for x in jnp.asarray(draw(3), kind):
+        stats = density.update(stats, x)
+    scores = jax.jit(jax.vmap(lambda x: density.log_prob(stats, x)))(jnp.asarray(draw(40_000), kind))
+    expected, error = float(np.mean(scores)), float(np.std(scores)) / 200
+    assert float(density.noise_log_prob(stats)) == pytest.approx(expected, abs=4 * error)

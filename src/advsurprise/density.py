@@ -44,6 +44,11 @@ class AbstractDensity(eqx.Module, Generic[Stats]):
         """Log-density of `x` in nats, summed over entries, under the observations added so far."""
 
     @abc.abstractmethod
+    def noise_log_prob(self, stats: Stats) -> Float[Array, ""]:
+        """Expected log-density of an observation of nothing but noise: all classes, or all numbers from 0 to 1, equally
+        likely in every entry."""
+
+    @abc.abstractmethod
     def entropy(self, stats: Stats) -> Float[Array, ""]:
         """Entropy of the fitted density in nats, summed over entries."""
 
@@ -102,6 +107,10 @@ class Categorical(AbstractDensity[CategoricalStats]):
         index = x.astype(jnp.int32)[..., None]
         seen = jnp.take_along_axis(stats.counts, index, axis=-1, mode="fill", fill_value=jnp.nan)
         return _sum(jnp.log(jnp.maximum(self._probability(seen, stats.count), self.floor)))
+
+    def noise_log_prob(self, stats: CategoricalStats) -> Float[Array, ""]:
+        """Σ_entries (1 / C) Σ_c log max(p_c, floor)."""
+        return _sum(jnp.log(jnp.maximum(self.features(stats), self.floor))) / self.num_classes
 
     def entropy(self, stats: CategoricalStats) -> Float[Array, ""]:
         """H = −Σ_entries Σ_c p_c log p_c, without the floor."""
@@ -183,6 +192,13 @@ class Gaussian(AbstractDensity[GaussianStats]):
         power = 1 if self.as_code else 2
         return -0.5 * _sum(((x - stats.mean) / std) ** 2 + math.log(2 * math.pi) + power * jnp.log(std))
 
+    def noise_log_prob(self, stats: GaussianStats) -> Float[Array, ""]:
+        """−½ Σ_entries ( ((μ − ½)² + 1/12) / σ² + log(2π σ²) )."""
+        std = self._std(stats)
+        power = 1 if self.as_code else 2
+        spread = ((stats.mean - 0.5) ** 2 + 1 / 12) / std**2
+        return -0.5 * _sum(spread + math.log(2 * math.pi) + power * jnp.log(std))
+
     def entropy(self, stats: GaussianStats) -> Float[Array, ""]:
         """H = ½ Σ_entries log(2π e σ²), with the σ of the score."""
         return _sum(0.5 * math.log(2 * math.pi * math.e) + jnp.log(self._std(stats)))
@@ -240,6 +256,12 @@ class Bernoulli(AbstractDensity[BernoulliStats]):
         """log p(x) = Σ_entries log(x p + (1 − x)(1 − p)), from the count of the outcome that x shows."""
         seen = jnp.where(x.astype(bool), stats.ones, stats.count - stats.ones)
         return _sum(jnp.log(self._probability(seen, stats.count)))
+
+    def noise_log_prob(self, stats: BernoulliStats) -> Float[Array, ""]:
+        """½ Σ_entries ( log p + log(1 − p) )."""
+        on = self._probability(stats.ones, stats.count)
+        off = self._probability(stats.count - stats.ones, stats.count)
+        return 0.5 * _sum(jnp.log(on) + jnp.log(off))
 
     def entropy(self, stats: BernoulliStats) -> Float[Array, ""]:
         """H = −Σ_entries ( p log p + (1 − p) log(1 − p) ), with the clipped p."""

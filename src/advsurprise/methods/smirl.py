@@ -1,0 +1,165 @@
+"""SMiRL (Berseth et al. 2019): one role that is paid for seeing what it has seen before.
+
+With θ the density model fitted on what was seen so far in the episode, r_t = log p_θ(o_{t+1}) on every step, scored
+first and then added.
+"""
+
+from typing import Literal
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+
+from advsurprise import tree
+from advsurprise.density import AbstractDensity
+from advsurprise.methods.base import (
+    AbstractSolo,
+    AbstractUnprimed,
+    check,
+    density_for,
+    first_frames,
+    plain_score,
+    push,
+)
+from advsurprise.stats import RunningMoments, scale, update_moments
+from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
+
+
+class Memory(eqx.Module):
+    """What a body carries through an episode."""
+
+    frames: Shaped[Array, "..."]
+    """The last observations, oldest first."""
+    stats: eqx.Module
+    """The density model's sufficient statistics."""
+    time: Int[Array, ""]
+    """Steps taken in this episode."""
+    discounted: Float[Array, ""]
+    """Discounted return of the raw reward so far in this episode, R ← γ R + r."""
+
+
+class Signal(eqx.Module):
+    """What is noted at each step."""
+
+    log_prob: Float[Array, "..."]
+    """The raw reward: log p_θ(o_{t+1}), or that of noise where the body died."""
+    scored: Bool[Array, "..."]
+    """Whether the step was scored: all are."""
+    discounted: Float[Array, "..."]
+    """Discounted return of the raw reward after the step."""
+    over: Bool[Array, "..."]
+    """Whether the model's episode ended on this step."""
+
+
+class Smirl(AbstractUnprimed[RunningMoments, Memory], AbstractSolo[RunningMoments, Memory]):
+    """Surprise minimisation: one role that is paid for familiar observations, on every step."""
+
+    spec: EnvSpec = eqx.field(static=True)
+    horizon: int = eqx.field(static=True, default=500)
+    """Steps after which the model is emptied in worlds whose episodes have no fixed length; deaths do not empty it."""
+    death: Literal["noise", "end"] = eqx.field(static=True, default="noise")
+    """What dying is in such worlds: as surprising as an observation of noise, and life goes on; or an end."""
+    clip: float = eqx.field(static=True, default=0.0)
+    """Largest size of a log-probability before scaling (published: 300); 0 for no limit."""
+    scale: float = eqx.field(static=True, default=0.0)
+    """Constant factor on rewards (published: 0.001 to 1, by world); 0 divides by the running standard deviation of
+    their discounted return, as Adversarial Surprise does."""
+    stack: int = eqx.field(static=True, default=4)
+    """Observations the policy sees at once."""
+    gamma: float = eqx.field(static=True, default=0.99)
+    """Discount."""
+
+    def __check_init__(self):
+        rules = [
+            (self.horizon >= 1, f"horizon must be at least 1, not {self.horizon}"),
+            (self.clip >= 0, f"clip must not be negative, not {self.clip}"),
+            (self.scale >= 0, f"scale must not be negative, not {self.scale}"),
+            (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
+            (0 <= self.gamma < 1, f"gamma must be at least 0 and below 1, not {self.gamma}"),
+        ]
+        check("smirl", rules)
+
+    @property
+    def streams(self) -> dict[str, float]:
+        return {"surprise": 1.0}
+
+    @property
+    def frames(self) -> int:
+        return self.stack
+
+    @property
+    def density(self) -> AbstractDensity:
+        """The model of single observations that fits what the world shows."""
+        return density_for(self.spec)
+
+    @property
+    def num_features(self) -> int:
+        return self.density.num_features
+
+    @property
+    def length(self) -> int:
+        """Steps of the model's episode."""
+        return self.spec.max_steps or self.horizon
+
+    def init(self, *, bodies: int, key: PRNGKeyArray) -> RunningMoments:
+        return RunningMoments.start()
+
+    def start(self, timestep: TimeStep, before: Memory | None = None) -> Memory:
+        frames = first_frames(timestep.obs, self.stack)
+        empty = self.density.init(self.spec.observation_shape)
+        if before is None or not self._lives_on:
+            return Memory(frames, empty, jnp.int32(0), jnp.float32(0))
+        return Memory(frames, before.stats, before.time, before.discounted)
+
+    def see(self, memory: Memory) -> View:
+        time = memory.time.astype(jnp.float32) / self.length
+        return View(memory.frames, self.density.features(memory.stats), time)
+
+    def advance(
+        self, learnt: RunningMoments, memory: Memory, action: Int[Array, ""], timestep: TimeStep
+    ) -> tuple[Memory, Signal]:
+        seen, stats = timestep.final_obs, memory.stats
+        # Score first, then add.
+        log_prob = self.density.log_prob(stats, seen)
+        dies = timestep.terminated & self._lives_on
+        log_prob = jnp.where(dies, self.density.noise_log_prob(stats), log_prob)
+        log_prob = jnp.clip(log_prob, -self.clip, self.clip) if self.clip else log_prob
+        stats = self.density.update(stats, seen)
+        discounted = self.gamma * memory.discounted + log_prob
+        over = timestep.terminated | timestep.truncated
+        over = memory.time + 1 >= self.length if self._lives_on else over
+        signal = Signal(log_prob, jnp.bool_(True), discounted, over)
+        after = Memory(push(memory.frames, seen), stats, memory.time + 1, discounted)
+        return (self._emptied(after, over), signal) if self._lives_on else (after, signal)
+
+    def score(self, learnt: RunningMoments, rollout: Rollout) -> tuple[RunningMoments, dict[str, Score]]:
+        signal: Signal = rollout.signal
+        learnt = update_moments(learnt, signal.discounted.reshape(-1))
+        reward = signal.log_prob * self._factor(learnt)
+        score = plain_score(rollout, reward, self.gamma)
+        if self._lives_on:
+            # Only the model's own episodes end: a death leads on to the next life.
+            discount = jnp.where(signal.over, 0.0, self.gamma)[..., None]
+            score = Score(score.reward, discount, signal.over[..., None], score.bonus, score.target_shift)
+        return learnt, {"agent": score}
+
+    def learn(
+        self, learnt: RunningMoments, rollout: Rollout, *, key: PRNGKeyArray
+    ) -> tuple[RunningMoments, dict[str, Array]]:
+        signal: Signal = rollout.signal
+        return learnt, {"surprise": -jnp.mean(signal.log_prob), "reward_scale": self._factor(learnt)}
+
+    def _factor(self, learnt: RunningMoments) -> Float[Array, ""]:
+        return jnp.float32(self.scale) if self.scale else scale(learnt)
+
+    @property
+    def _lives_on(self) -> bool:
+        return not self.spec.max_steps and self.death == "noise"
+
+    def _emptied(self, memory: Memory, over: Bool[Array, ""]) -> Memory:
+        empty = self.density.init(self.spec.observation_shape)
+        fresh = Memory(memory.frames, empty, jnp.int32(0), jnp.float32(0))
+        return tree.select(over, fresh, memory)
+
+
+METHOD = Smirl
