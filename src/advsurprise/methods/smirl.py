@@ -72,6 +72,7 @@ class Smirl(AbstractUnprimed[RunningMoments, Memory], AbstractSolo[RunningMoment
     def __check_init__(self):
         rules = [
             (self.horizon >= 1, f"horizon must be at least 1, not {self.horizon}"),
+            (self.death in ("noise", "end"), f"death must be noise or end, not {self.death!r}"),
             (self.clip >= 0, f"clip must not be negative, not {self.clip}"),
             (self.scale >= 0, f"scale must not be negative, not {self.scale}"),
             (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
