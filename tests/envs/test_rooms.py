@@ -318,3 +318,30 @@ def test_other_sizes_make_worlds(fields, getkey):
     state, timestep = jax.jit(lambda key: env.reset(key=key))(getkey())
     assert timestep.obs.shape == (7, 7)
     assert int(env.measure(state)["rooms_episode"]) == 1
+
+
+def test_a_place_is_cell_doors_and_stilled_rooms_and_nothing_else():
+    env, states = _layouts(kinds=("noisy",) * 4)
+    state = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), states)
+
+    def place(**changes):
+        return np.asarray(env.place(dataclasses.replace(state, **changes))).tolist()
+
+    x, y, doors, stilled = place()
+    assert [x, y] == [int(value) for value in geometry.coordinates(state.position, size=env.grid, view=env.view)]
+    # All three doors are closed, a 1 in base 3 each, and no room is stilled.
+    assert (doors, stilled) == (1 + 3 + 9, 0)
+    # An open door is a 0, a locked one a 2; a stilled room sets its bit.
+    for code, digit in ((tiles.OPEN, 0), (tiles.LOCKED, 2)):
+        grid = state.grid.at[state.doors[1]].set(jnp.uint8(tiles.door(code, 0)))
+        assert place(grid=grid) == [x, y, 1 + 3 * digit + 9, 0]
+    assert place(stilled=jnp.array([False, True, False, True])) == [x, y, doors, 2 + 8]
+    assert place(position=state.position + 1) == [x + 1, y, doors, 0]
+    same = {
+        "direction": (state.direction + 1) % 4,
+        "carried": jnp.uint8(tiles.KEY),
+        "words": state.words + 1,
+        "time": state.time + 9,
+        "visited": ~state.visited,
+    }
+    assert place(**same) == [x, y, doors, 0]
