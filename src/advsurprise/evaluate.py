@@ -79,6 +79,8 @@ def play_host(host: Host, agent: Agent, *, episodes: int, seed: int, chunk: int 
         over = np.asarray(rollout.terminated | rollout.truncated)
         for name, value in rollout.info.items():
             ends[f"end/{name}"] += np.asarray(value, dtype=np.float64)[over].tolist()
+        for name, value in getattr(rollout.signal, "outcomes", {}).items():
+            ends.setdefault(name, []).extend(np.asarray(value, dtype=np.float64)[over].tolist())
         if all(len(values) >= episodes for values in ends.values()):
             return {name: np.asarray(values[:episodes]) for name, values in ends.items()}
     raise UserError(f"{host.spec.id}: {episodes} episodes did not end within {MAX_CHUNKS * chunk} steps")

@@ -23,7 +23,7 @@ from advsurprise.envs.foreign import ForeignHost, open_host
 from advsurprise.envs.load import Body, is_foreign, make_env
 from advsurprise.envs.spaces import read_actions, read_observations
 from advsurprise.errors import UserError
-from advsurprise.evaluate import everyone
+from advsurprise.evaluate import everyone, play_host
 from advsurprise.interaction import make_agent
 from advsurprise.learn import learn, make_learner, make_optimiser
 from advsurprise.networks import ImageTorso, blank_view, make_torso
@@ -270,7 +270,7 @@ def test_our_own_vector_environments_reset_by_mask():
 def test_self_play_in_the_worlds_of_others():
     # The world counts its episodes: Bob finds a new one, and so does the next Alice.
     host = counting_host(AutoresetMode.SAME_STEP, end=1000)
-    method = methods.make("asp", host.spec, clock=5, first_stop=0.4, stack=1)
+    method = methods.make("asp", host.spec, clock=5, first_stop=0.2, stack=1)
     agent = everyone(make_agent(method, BODIES, key=jax.random.key(0)), "random")
     collector = HostCollector(host, 40)
     memory, rollout = collector.collect(agent, collector.start(agent, key=jax.random.key(0)), key=jax.random.key(1))
@@ -283,6 +283,11 @@ def test_self_play_in_the_worlds_of_others():
     # The counter never shows the same twice, so Bob never gets there: every game ends with the clock.
     assert np.array_equal(over, np.asarray(rollout.signal.time) == 5)
     assert not np.asarray(rollout.signal.solved).any()
+    found = play_host(host, agent, episodes=20, seed=0)
+    was_set = found["task_set"] == 1
+    assert 0 < was_set.sum() < 20
+    assert np.array_equal(np.isnan(found["solved"]), ~was_set)
+    assert (found["time_alice"] + found["time_bob"])[was_set].tolist() == [5] * was_set.sum()
 
 
 def test_calls_out_of_order_and_actions_out_of_range():
