@@ -56,7 +56,7 @@ def test_the_convolution_by_parity_and_its_gradient(rows, columns):
     mixed = _random((2, -(-rows // 2), -(-columns // 2), 4), 2)
 
     def ours(weight):
-        return jnp.moveaxis(halved(weight, by_parity(jnp.moveaxis(x, 0, 2))), 2, 0)
+        return halved(weight, by_parity(x))
 
     @functools.partial(jax.jit, static_argnums=0)
     def both(convolve):

@@ -6,10 +6,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray, Shaped
+from jaxtyping import Array, Int, Key, PRNGKeyArray, Shaped
 
 from advsurprise import interaction, tree
-from advsurprise.envs.base import AbstractEnv, Host, first_states, redo_all, reset_all, step_all
+from advsurprise.envs.base import AbstractEnv, Host, first_states, redo_all, reset_all, step_all, step_keys
 from advsurprise.interaction import Agent, role_schedule
 from advsurprise.types import RESTART, Decision, Rollout, TimeStep
 
@@ -18,7 +18,9 @@ class Carry(eqx.Module):
     """Where collecting stands between two rollouts."""
 
     env_key: PRNGKeyArray
-    """Key chain of the world."""
+    """Key of all that happens in the world."""
+    env_count: Int[Array, ""]
+    """Steps the world has made."""
     env_state: Any
     """State of all bodies."""
     memory: Any
@@ -39,19 +41,20 @@ class ScanCollector(eqx.Module):
         """Begins the first episode of every body."""
         env_key, env_state, timestep = reset_all(self.env, self.bodies, key)
         first = env_state if agent.method.wishes else None
-        return Carry(env_key, env_state, interaction.start(agent, timestep), first)
+        return Carry(env_key, jnp.int32(0), env_state, interaction.start(agent, timestep), first)
 
     def collect(self, agent: Agent, carry: Carry, *, key: PRNGKeyArray) -> tuple[Carry, Rollout]:
         """One rollout, continuing where the last ended."""
         schedule = role_schedule(agent.method, self.length)
 
         def step(carry: Carry, now):
-            role, step_key = now
-            decision = interaction.decide(agent, carry.memory, key=step_key, role=role)
+            role, noise, keys = now
+            decision = interaction.decide(agent, carry.memory, noise=noise, role=role)
             action = interaction.world_action(agent, carry.memory, decision)
-            env_key, env_state, timestep = step_all(self.env, carry.env_key, carry.env_state, action)
+            env_state, timestep = step_all(self.env, keys, carry.env_state, action)
             memory, signal, final_value = interaction.absorb(agent, carry.memory, decision, timestep)
-            carry, wish = self._grant(agent, Carry(env_key, env_state, memory, carry.first), timestep)
+            carry = Carry(carry.env_key, carry.env_count + 1, env_state, memory, carry.first)
+            carry, wish = self._grant(agent, carry, timestep, keys)
             return carry, note(decision, timestep, signal, final_value, wish)
 
         packings: list[tree.Packing] = []
@@ -62,19 +65,25 @@ class ScanCollector(eqx.Module):
             packings.append(tree.Packing.of(noted))
             return carry, packings[-1].pack(noted)
 
-        keys = jax.random.split(key, self.length)
+        # Random numbers of all steps at once: a CPU spends more on making a few than on making many.
+        noise = jax.vmap(lambda key: interaction.chance(agent.method, self.bodies, key=key))(
+            jax.random.split(key, self.length)
+        )
+        counts = carry.env_count + jnp.arange(self.length, dtype=jnp.int32)
+        keys = jax.vmap(lambda count: step_keys(carry.env_key, count, self.bodies))(counts)
         roles = None if schedule is None else jnp.asarray(schedule, jnp.int32)
-        carry, noted = jax.lax.scan(packed_step, carry, (roles, keys))
+        carry, noted = jax.lax.scan(packed_step, carry, (roles, noise, keys))
         return carry, as_rollout(packings[-1].unpack(noted), interaction.values(agent, carry.memory))
 
-    def _grant(self, agent: Agent, carry: Carry, timestep: TimeStep) -> tuple[Carry, Any]:
+    def _grant(self, agent: Agent, carry: Carry, timestep: TimeStep, keys: Key[Array, "B 3"]) -> tuple[Carry, Any]:
         """Takes bodies where the method wishes them to be before the next step."""
         if not agent.method.wishes:
             return carry, None
         first = first_states(carry.first, carry.env_state, timestep)
         wish = interaction.wishes(agent, carry.memory)
-        env_key, first, env_state, found = redo_all(self.env, carry.env_key, first, carry.env_state, wish)
-        return Carry(env_key, env_state, interaction.redone(agent, carry.memory, wish, found), first), wish
+        first, env_state, found = redo_all(self.env, keys, first, carry.env_state, wish)
+        memory = interaction.redone(agent, carry.memory, wish, found)
+        return Carry(carry.env_key, carry.env_count, env_state, memory, first), wish
 
 
 def note(decision: Decision, timestep: TimeStep, signal, final_value, wish) -> dict[str, Any]:
@@ -102,6 +111,7 @@ class HostCollector:
     def __init__(self, host: Host, length: int):
         self.host = host
         self.length = length
+        self._chance = jax.jit(interaction.chance, static_argnums=(0, 1))
         self._decide = jax.jit(interaction.decide)
         self._absorb = jax.jit(interaction.absorb)
         self._values = jax.jit(interaction.values)
@@ -120,7 +130,8 @@ class HostCollector:
         noted = []
         for index, step_key in enumerate(jax.random.split(key, self.length)):
             role = None if schedule is None else jnp.int32(schedule[index])
-            decision = self._decide(agent, memory, key=step_key, role=role)
+            noise = self._chance(agent.method, self.host.bodies, key=step_key)
+            decision = self._decide(agent, memory, noise=noise, role=role)
             self.host.send(np.asarray(self._world_action(agent, memory, decision)))
             timestep: TimeStep = jax.tree.map(jnp.asarray, self.host.recv())
             memory, signal, final_value = self._absorb(agent, memory, decision, timestep)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Shaped
 
 SAME_KERNEL, SAME_STRIDE = 3, 2
 """The kernel and the stride of `halved`."""
@@ -67,14 +67,14 @@ def _placed(begin: int, size: int, kernel: int) -> tuple[int, int, int]:
 
 @jax.custom_vjp
 def halved(
-    weight: Float[Array, "outputs 3 3 channels"], cells: Sequence[Float[Array, "_ _ n channels"]]
-) -> Float[Array, "new_rows new_columns n outputs"]:
+    weight: Float[Array, "outputs 3 3 channels"], cells: Sequence[Float[Array, "n _ _ channels"]]
+) -> Float[Array, "n new_rows new_columns outputs"]:
     """The convolution of kernel 3 and stride 2 with `same` padding, of an input that is data and has no gradient.
 
     `cells` are the input's cells by parity, as `by_parity` gives them: a cell meets the same entries of the kernel as
-    all others of its parity, so that four products of contiguous arrays are all there is, and nothing is copied.
+    all others of its parity, so that four products are all there is, and no patches are cut.
     """
-    sizes = [cells[0].shape[axis] + cells[3].shape[axis] for axis in (0, 1)]
+    sizes = [cells[0].shape[axis] + cells[3].shape[axis] for axis in (1, 2)]
     total = jnp.float32(0)
     for part, offsets, shifts in zip(cells, *_meetings(sizes), strict=True):
         kernels = jnp.stack([weight[:, p, q] for p, q in offsets])
@@ -90,10 +90,10 @@ def _halved_forward(weight, cells):
 
 
 def _halved_backward(cells, gradient):
-    sizes = [cells[0].shape[axis] + cells[3].shape[axis] for axis in (0, 1)]
+    sizes = [cells[0].shape[axis] + cells[3].shape[axis] for axis in (1, 2)]
     found = {}
     for part, offsets, shifts in zip(cells, *_meetings(sizes), strict=True):
-        moved = [_moved(gradient, [-down, -right], list(part.shape[:2])) for down, right in shifts]
+        moved = [_moved(gradient, [-down, -right], list(part.shape[1:3])) for down, right in shifts]
         # The gradient's own axes first: the other way round the product is three times slower.
         both = jnp.concatenate(moved, axis=-1).reshape(-1, len(offsets) * gradient.shape[-1])
         product = jax.lax.dot_general(both, part.reshape(-1, part.shape[-1]), (((0,), (0,)), ((), ())))
@@ -106,9 +106,9 @@ def _halved_backward(cells, gradient):
 halved.defvjp(_halved_forward, _halved_backward)
 
 
-def by_parity(x: Float[Array, "rows columns *rest"]) -> list[Array]:
+def by_parity(x: Shaped[Array, "n rows columns *rest"]) -> list[Array]:
     """Cells of even row and column, of even row and odd column, of odd and even, of odd and odd."""
-    return [x[a::2, b::2] for a in (0, 1) for b in (0, 1)]
+    return [x[:, a::2, b::2] for a in (0, 1) for b in (0, 1)]
 
 
 def _meetings(sizes: list[int]):
@@ -128,7 +128,7 @@ def _axis_meetings(size: int) -> list[list[tuple[int, int]]]:
     return [[(o, (parity + before - o) // 2) for o in entries if (parity + before - o) % 2 == 0] for parity in (0, 1)]
 
 
-def _moved(x: Float[Array, "rows columns n channels"], shifts: list[int], sizes: list[int]) -> Array:
+def _moved(x: Float[Array, "n rows columns channels"], shifts: list[int], sizes: list[int]) -> Array:
     """The cells shifted along rows and columns within an array of other sizes; what leaves it is cut off."""
-    ends = [size - old - shift for size, old, shift in zip(sizes, x.shape[:2], shifts, strict=True)]
-    return jax.lax.pad(x, jnp.float32(0), [(shifts[0], ends[0], 0), (shifts[1], ends[1], 0), (0, 0, 0), (0, 0, 0)])
+    ends = [size - old - shift for size, old, shift in zip(sizes, x.shape[1:3], shifts, strict=True)]
+    return jax.lax.pad(x, jnp.float32(0), [(0, 0, 0), (shifts[0], ends[0], 0), (shifts[1], ends[1], 0), (0, 0, 0)])

@@ -59,7 +59,12 @@ def start(agent: Agent, timestep: TimeStep):
     return jax.vmap(agent.method.start)(timestep)
 
 
-def decide(agent: Agent, memory, *, key: PRNGKeyArray, role: Int[Array, ""] | None = None) -> Decision:
+def chance(method: AbstractMethod, bodies: int, *, key: PRNGKeyArray) -> Float[Array, "{bodies} A"]:
+    """The random part of one step's decisions: Gumbel noise, to which the largest of logits + noise is a sample."""
+    return jax.random.gumbel(key, (bodies, len(method.action_bias(method.roles[0]))))
+
+
+def decide(agent: Agent, memory, *, noise: Float[Array, "B A"], role: Int[Array, ""] | None = None) -> Decision:
     """What every body does next. With `role`, all bodies are on that role's turn, and only its policy is computed."""
     view = jax.vmap(agent.method.see)(memory)
     bodies = view.time.shape[0]
@@ -70,7 +75,7 @@ def decide(agent: Agent, memory, *, key: PRNGKeyArray, role: Int[Array, ""] | No
         roles = jnp.broadcast_to(role, (bodies,)).astype(jnp.int32)
         policies = [agent.policies[name] for name in agent.method.roles]
         logits, value = jax.lax.switch(role, [lambda view, policy=policy: policy(view) for policy in policies], view)
-    action = jax.random.categorical(key, logits).astype(jnp.int32)
+    action = jnp.argmax(logits + noise, axis=-1).astype(jnp.int32)
     log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], axis=1)[:, 0]
     return Decision(view, roles, action, logits, log_prob, value)
 

@@ -76,7 +76,7 @@ class Conv(eqx.Module):
 
     def __call__(self, x: Float[Array, "*n rows columns channels"]) -> Float[Array, "*n new_rows new_columns outputs"]:
         rows, columns = x.shape[-3:-1]
-        if rows * columns > FEW_CELLS:
+        if rows * columns > FEW_CELLS or math.prod(x.shape[:-3]) < MANY_SAMPLES:
             return self.dense(patches(x, kernel=self.kernel, stride=self.stride, same=self.same))
         sizes = [padding(size, kernel=self.kernel, stride=self.stride, same=self.same)[2] for size in (rows, columns)]
         matrix = as_matrix(self.weight, rows, columns, stride=self.stride, same=self.same)
@@ -85,8 +85,9 @@ class Conv(eqx.Module):
         return found.reshape(*x.shape[:-3], *sizes, -1)
 
 
-FEW_CELLS = 16
-"""Cells up to which a convolution is one matrix."""
+FEW_CELLS, MANY_SAMPLES = 16, 64
+"""A convolution is one matrix up to so many cells and from so many samples on: for fewer, making the matrix costs more
+than it saves."""
 
 
 class GridTorso(eqx.Module):
@@ -107,24 +108,23 @@ class GridTorso(eqx.Module):
 
     def __call__(self, view: View) -> Float[Array, "*n outputs"]:
         first, *others = self.convs
-        # Cells before samples: what one product needs then lies together.
-        x = halved(first.weight, by_parity(self._cells(view)))
-        x = jnp.moveaxis(jax.nn.relu(x + first.dense.bias), 2, 0)
+        x = jax.nn.relu(halved(first.weight, self._cells(view)) + first.dense.bias)
         for conv in others:
             x = jax.nn.relu(conv(x))
         return x.reshape(*view.time.shape, -1)
 
-    def _cells(self, view: View) -> Float[Array, "rows columns n channels"]:
-        """What is seen in each cell: classes of all frames, then features."""
-        lead = view.time.ndim
-        samples = math.prod(view.time.shape)
-        frames = view.frames.reshape(samples, *view.frames.shape[lead:])
-        features = view.features.reshape(samples, *view.features.shape[lead:])
-        rows, columns = frames.shape[2:4]
-        seen = jnp.moveaxis(frames.reshape(*frames.shape[:4], -1), (2, 3, 0, 4, 1), (0, 1, 2, 3, 4))
-        one_hot = jax.nn.one_hot(seen, self.num_classes).reshape(rows, columns, samples, -1)
-        fitted = jnp.moveaxis(features.reshape(samples, rows, columns, -1), 0, 2)
-        return jnp.concatenate([one_hot, fitted], axis=-1)
+    def _cells(self, view: View) -> list[Float[Array, "n _ _ channels"]]:
+        """What is seen in each cell, classes of all frames and then features, by parity of the cells."""
+        lead, samples = view.time.ndim, math.prod(view.time.shape)
+        rows, columns = view.frames.shape[lead + 1 : lead + 3]
+        frames = view.frames.reshape(samples, view.frames.shape[lead], rows, columns, -1)
+        features = view.features.reshape(samples, rows, columns, math.prod(view.features.shape[lead + 2 :]))
+        seen, fitted = by_parity(jnp.moveaxis(frames, 1, -1)), by_parity(features)
+        return [self._joined(classes, values) for classes, values in zip(seen, fitted, strict=True)]
+
+    def _joined(self, classes: Shaped[Array, "*cell entry frame"], values: Float[Array, "*cell feature"]):
+        one_hot = jax.nn.one_hot(classes, self.num_classes).reshape(*values.shape[:-1], -1)
+        return jnp.concatenate([one_hot, values], axis=-1)
 
 
 class ImageTorso(eqx.Module):

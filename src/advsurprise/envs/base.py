@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, Shaped
 
 from advsurprise import tree
 from advsurprise.types import RESTART, REWIND, EnvSpec, TimeStep
@@ -80,6 +80,12 @@ class AbstractEnv(eqx.Module, Generic[State]):
     def step(self, state: State, action: Int[Array, ""], *, key: PRNGKeyArray) -> tuple[State, TimeStep]:
         """Uses the action; if that ends the episode, the next one begins within the same step."""
         move_key, renew_key = jax.random.split(key)
+        return self.step_with(state, action, move_key=move_key, renew_key=renew_key)
+
+    def step_with(
+        self, state: State, action: Int[Array, ""], *, move_key: PRNGKeyArray, renew_key: PRNGKeyArray
+    ) -> tuple[State, TimeStep]:
+        """A step with its keys already split: loops split those of many steps at once, which is much faster."""
         moved, outcome = self.transition(state, action, key=move_key)
         final_obs, final_place = self.observe(moved), self.place(moved)
         info = self.measure(moved)
@@ -174,7 +180,8 @@ class PureHost(Host, Generic[State]):
     def __init__(self, env: AbstractEnv[State], bodies: int):
         self.env = env
         self.bodies = bodies
-        self._key = self._state = self._first = self._pending = None
+        self._count = 0
+        self._key = self._keys = self._state = self._first = self._pending = None
 
     @property
     def spec(self) -> EnvSpec:
@@ -185,7 +192,7 @@ class PureHost(Host, Generic[State]):
         """Begins anew: the same seed (or key) gives the same episodes."""
         key = jax.random.key(seed) if isinstance(seed, int) else seed
         self._key, self._state, timestep = _reset_jit(self.env, self.bodies, key)
-        self._first = self._state
+        self._first, self._count = self._state, 0
         return _to_numpy(timestep)
 
     def send(self, action: Int[np.ndarray, " bodies"]) -> None:
@@ -193,7 +200,9 @@ class PureHost(Host, Generic[State]):
         if self._key is None:
             raise RuntimeError("reset the world before stepping it")
         actions = jnp.asarray(action, jnp.int32)
-        self._key, self._state, self._pending = _step_jit(self.env, self._key, self._state, actions)
+        self._keys = _keys_jit(self._key, jnp.int32(self._count), self.bodies)
+        self._count += 1
+        self._state, self._pending = _step_jit(self.env, self._keys, self._state, actions)
         self._first = _first_jit(self._first, self._state, self._pending)
 
     def recv(self) -> TimeStep:
@@ -205,17 +214,17 @@ class PureHost(Host, Generic[State]):
 
     def redo(self, wish: Int[np.ndarray, " bodies"]) -> TimeStep:
         """Exact: a body that is rewound finds its episode's first state."""
-        if self._key is None:
-            raise RuntimeError("reset the world before taking bodies elsewhere")
+        if self._keys is None:
+            raise RuntimeError("step the world before taking bodies elsewhere")
         if self._pending is not None:
             raise RuntimeError("receive the last step before taking bodies elsewhere")
         wishes = jnp.asarray(wish, jnp.int32)
-        self._key, self._first, self._state, timestep = _redo_jit(self.env, self._key, self._first, self._state, wishes)
+        self._first, self._state, timestep = _redo_jit(self.env, self._keys, self._first, self._state, wishes)
         return _to_numpy(timestep)
 
     def close(self) -> None:
         """Lets go of the state."""
-        self._key = self._state = self._first = self._pending = None
+        self._key = self._keys = self._state = self._first = self._pending = None
 
     @property
     def state(self) -> State:
@@ -229,18 +238,24 @@ def as_host(env: AbstractEnv[State], bodies: int) -> PureHost[State]:
 
 
 def reset_all(env: AbstractEnv, bodies: int, key: PRNGKeyArray):
-    """Begins the first episode of every body: the world's key chain, states and timesteps."""
+    """Begins the first episode of every body: the key of all that follows, states and timesteps."""
     reset_key, key = jax.random.split(key)
     state, timestep = jax.vmap(lambda k: env.reset(key=k))(jax.random.split(reset_key, bodies))
     return key, state, timestep
 
 
-def step_all(env: AbstractEnv, key: PRNGKeyArray, state, action: Int[Array, " B"]):
-    """Steps every body: the advanced key chain, states and timesteps."""
-    key, step_key = jax.random.split(key)
-    keys = jax.random.split(step_key, action.shape[0])
-    state, timestep = jax.vmap(lambda s, a, k: env.step(s, a, key=k))(state, action, keys)
-    return key, state, timestep
+def step_keys(key: PRNGKeyArray, count: Int[Array, ""], bodies: int) -> Key[Array, "{bodies} 3"]:
+    """Keys of every body for the world's step number `count`: to move, to begin the next episode, to redo."""
+    return jax.random.split(jax.random.fold_in(key, count), (bodies, 3))
+
+
+def step_all(env: AbstractEnv, keys: Key[Array, "B 3"], state, action: Int[Array, " B"]):
+    """Steps every body: states and timesteps."""
+
+    def one(state, action, keys):
+        return env.step_with(state, action, move_key=keys[0], renew_key=keys[1])
+
+    return jax.vmap(one)(state, action, keys)
 
 
 def first_states(first, state, timestep: TimeStep):
@@ -248,9 +263,8 @@ def first_states(first, state, timestep: TimeStep):
     return jax.vmap(tree.select)(timestep.terminated | timestep.truncated, state, first)
 
 
-def redo_all(env: AbstractEnv, key: PRNGKeyArray, first, state, wish: Int[Array, " B"]):
-    """Takes bodies where they wish: the advanced key chain, first states, states, and what bodies see there."""
-    key, renew_key = jax.random.split(key)
+def redo_all(env: AbstractEnv, keys: Key[Array, "B 3"], first, state, wish: Int[Array, " B"]):
+    """Takes bodies where they wish: first states, states, and what bodies see there."""
 
     def one(first, state, wish, key):
         state = tree.select(wish == REWIND, env.rewound(first, state), state)
@@ -258,12 +272,11 @@ def redo_all(env: AbstractEnv, key: PRNGKeyArray, first, state, wish: Int[Array,
         fresh = if_any(restart, lambda both: env.renew(both[0], key=both[1]), lambda both: both[0], (state, key))
         return tree.select(restart, fresh, first), fresh, env.shown(fresh)
 
-    keys = jax.random.split(renew_key, wish.shape[0])
-    first, state, timestep = jax.vmap(one)(first, state, wish, keys)
-    return key, first, state, timestep
+    return jax.vmap(one)(first, state, wish, keys[:, 2])
 
 
 _reset_jit = jax.jit(reset_all, static_argnums=(0, 1))
+_keys_jit = jax.jit(step_keys, static_argnums=2)
 _step_jit = jax.jit(step_all, static_argnums=0)
 _redo_jit = jax.jit(redo_all, static_argnums=0)
 _first_jit = jax.jit(first_states)
