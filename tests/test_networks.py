@@ -177,10 +177,10 @@ def test_observations_without_a_network_are_refused(getkey):
 
 
 def test_room_worlds_get_the_network_of_the_paper(getkey):
-    for encoding, classes in (("compact", 16), ("symbolic", 12)):
+    for encoding, classes in (("compact", 12), ("shared", 16), ("symbolic", 12)):
         spec = advsurprise.make("rooms/four", encoding=encoding).spec
         network = jax.eval_shape(functools.partial(_network, spec, features=spec.num_classes), key=getkey())
-        cells = 1 if encoding == "compact" else 3
+        cells = 3 if encoding == "symbolic" else 1
         assert isinstance(network.torso, GridTorso)
         assert network.torso.convs[0].dense.weight.shape == (16, 9 * cells * 5 * classes)
         assert network.hidden.weight.shape == (64, 64 + 1)

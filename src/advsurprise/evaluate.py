@@ -124,7 +124,7 @@ def _play(env: AbstractEnv, episodes: int, agent: Agent, key) -> dict[str, Array
     for name, value in rollout.info.items():
         found[f"end/{name}"] = jnp.sum(value.astype(jnp.float32) * last, axis=0)
         found[f"mean/{name}"] = jnp.sum(value.astype(jnp.float32) * within, axis=0) / jnp.sum(within, axis=0)
-    surprises, known = surprise(rollout, env.spec, episodes)
+    surprises, known = surprise(rollout, env.spec, episodes, env.spec.max_steps)
     known = jnp.where(known, within, 0.0)
     found["mean/surprise"] = jnp.sum(surprises * known, axis=0) / jnp.maximum(jnp.sum(known, axis=0), 1.0)
     scored = getattr(rollout.signal, "scored", None)

@@ -8,8 +8,9 @@ from advsurprise import tree
 from advsurprise.methods.base import density_for, ended, mean_where
 from advsurprise.types import EnvSpec, Rollout
 
-OBSERVED = 4
-"""Bodies whose observations are measured while training."""
+OBSERVED_BODIES, OBSERVED_STEPS = 16, 128
+"""How much is measured of the surprise of a rollout while training: so many bodies, for so many of its last steps (a
+whole episode, where their length is fixed)."""
 
 
 def world_metrics(rollout: Rollout, spec: EnvSpec) -> dict[str, Array]:
@@ -24,18 +25,18 @@ def world_metrics(rollout: Rollout, spec: EnvSpec) -> dict[str, Array]:
             counted = jnp.where(rollout.info["noisy_rooms"] > 0, over, 0.0)
         metrics[f"end/{name}"] = jnp.sum(value * counted) / jnp.maximum(jnp.sum(counted), 1.0)
         metrics[f"mean/{name}"] = jnp.mean(value)
-    found, scored = surprise(rollout, spec, min(OBSERVED, over.shape[1]))
+    found, scored = surprise(rollout, spec, min(OBSERVED_BODIES, over.shape[1]), spec.max_steps or OBSERVED_STEPS)
     return metrics | {"mean/surprise": mean_where(scored, found)}
 
 
 def surprise(
-    rollout: Rollout, spec: EnvSpec, bodies: int
-) -> tuple[Float[Array, "T {bodies}"], Bool[Array, "T {bodies}"]]:
-    """Surprise of what the first bodies saw before each step, in nats, whatever the method models itself:
+    rollout: Rollout, spec: EnvSpec, bodies: int, steps: int
+) -> tuple[Float[Array, "t {bodies}"], Bool[Array, "t {bodies}"]]:
+    """Surprise of what the first bodies saw before each of the last steps, in nats, whatever the method models itself:
 
         −log p_θ(o_t),  θ fitted on o_0 … o_{t−1} of the episode, scored first and then added.
 
-    Also which steps have one: the first observation of an episode has not, nor has the first of the rollout.
+    Also which steps have one: the first observation of an episode has not, nor has the very first.
     """
     density = density_for(spec)
     empty = density.init(spec.observation_shape)
@@ -46,5 +47,5 @@ def surprise(
         return tree.select(ends, empty, density.update(stats, obs)), (found, known)
 
     begin = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (bodies, *leaf.shape)), empty)
-    steps = rollout.decision.view.frames[:, :bodies, -1], ended(rollout)[:, :bodies]
-    return jax.lax.scan(lambda stats, now: jax.vmap(one)(stats, *now), begin, steps)[1]
+    seen = rollout.decision.view.frames[-steps:, :bodies, -1], ended(rollout)[-steps:, :bodies]
+    return jax.lax.scan(lambda stats, now: jax.vmap(one)(stats, *now), begin, seen)[1]

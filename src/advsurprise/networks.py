@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
-from advsurprise.convolution import SAME_KERNEL, SAME_STRIDE, as_matrix, by_parity, halved, padding, patches
+from advsurprise.convolution import SAME_KERNEL, SAME_STRIDE, by_parity, by_rows, halved, patches
 from advsurprise.errors import UserError
 from advsurprise.types import EnvSpec, View
 
@@ -27,14 +27,7 @@ class Dense(eqx.Module):
         self.bias = jnp.zeros(outputs)
 
     def __call__(self, x: Float[Array, "*n inputs"]) -> Float[Array, "*n outputs"]:
-        return affine(self.weight, self.bias, x)
-
-
-def affine(
-    weight: Float[Array, "outputs inputs"], bias: Float[Array, " outputs"], x: Float[Array, "*n inputs"]
-) -> Float[Array, "*n outputs"]:
-    """W x + b."""
-    return jax.lax.dot_general(x, weight, (((x.ndim - 1,), (1,)), ((), ()))) + bias
+        return jax.lax.dot_general(x, self.weight, (((x.ndim - 1,), (1,)), ((), ()))) + self.bias
 
 
 def orthogonal(rows: int, columns: int, *, key: PRNGKeyArray) -> Float[Array, "{rows} {columns}"]:
@@ -57,7 +50,7 @@ def orthogonal(rows: int, columns: int, *, key: PRNGKeyArray) -> Float[Array, "{
 
 
 class Conv(eqx.Module):
-    """A convolution, by patches, or as one matrix where the input has a few cells only."""
+    """A convolution, by patches, or row by row where the input has a few cells only."""
 
     dense: Dense
     """Weights, inputs flattened as [row, column, channel] of the kernel."""
@@ -78,16 +71,12 @@ class Conv(eqx.Module):
         rows, columns = x.shape[-3:-1]
         if rows * columns > FEW_CELLS or math.prod(x.shape[:-3]) < MANY_SAMPLES:
             return self.dense(patches(x, kernel=self.kernel, stride=self.stride, same=self.same))
-        sizes = [padding(size, kernel=self.kernel, stride=self.stride, same=self.same)[2] for size in (rows, columns)]
-        matrix = as_matrix(self.weight, rows, columns, stride=self.stride, same=self.same)
-        bias = jnp.tile(self.dense.bias, sizes[0] * sizes[1])
-        found = affine(matrix, bias, x.reshape(*x.shape[:-3], -1))
-        return found.reshape(*x.shape[:-3], *sizes, -1)
+        return by_rows(x, self.weight, stride=self.stride, same=self.same) + self.dense.bias
 
 
 FEW_CELLS, MANY_SAMPLES = 16, 64
-"""A convolution is one matrix up to so many cells and from so many samples on: for fewer, making the matrix costs more
-than it saves."""
+"""A convolution goes by rows up to so many cells and from so many samples on: for fewer, making the matrices costs more
+than they save."""
 
 
 class GridTorso(eqx.Module):

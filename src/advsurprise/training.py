@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -72,8 +73,8 @@ class Fused:
         self._optimiser = make_optimiser(cfg.ppo, self.method, cfg.bodies, cfg.rollout)
         self._collector = ScanCollector(self.env, cfg.bodies, cfg.rollout)
         self._primer = ScanCollector(self.env, cfg.bodies, priming_length(self.method, cfg.bodies))
-        self._init = jax.jit(jax.vmap(self._init_seed))
-        self._update = jax.jit(jax.vmap(self._update_seed))
+        self._init = jax.jit(over_seeds(self._init_seed, len(cfg.seeds)))
+        self._update = jax.jit(over_seeds(self._update_seed, len(cfg.seeds)))
 
     def init(self) -> TrainState:
         return self._init(seed_keys(self.cfg.seeds))
@@ -97,7 +98,7 @@ class Fused:
         def collect(state):
             return self._collector.collect(state.learner.agent, state.carry, key=update_keys(state)[0])[1]
 
-        return jax.vmap(collect)(state)
+        return over_seeds(collect, len(self.cfg.seeds))(state)
 
     def _init_seed(self, key: PRNGKeyArray) -> TrainState:
         agent_key, world_key, prime_key = init_keys(key)
@@ -110,6 +111,18 @@ class Fused:
         carry, rollout = self._collector.collect(state.learner.agent, state.carry, key=collect_key)
         learner, metrics = learn(state.learner, rollout, self.cfg.ppo, self._optimiser, key=learn_key)
         return TrainState(learner, carry, state.update + 1, state.key), metrics
+
+
+def over_seeds(function: Callable, seeds: int) -> Callable:
+    """The function of one seed for arguments with an axis S. A single seed is not mapped: that would cost a little."""
+    if seeds > 1:
+        return jax.vmap(function)
+
+    def alone(*args):
+        found = function(*jax.tree.map(lambda leaf: leaf[0], args))
+        return jax.tree.map(lambda leaf: leaf[None], found)
+
+    return alone
 
 
 class Hosted:

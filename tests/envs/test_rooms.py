@@ -345,3 +345,34 @@ def test_a_place_is_cell_doors_and_stilled_rooms_and_nothing_else():
         "visited": ~state.visited,
     }
     assert place(**same) == [x, y, doors, 0]
+
+
+@pytest.mark.parametrize(
+    ("world", "fields", "number"),
+    # Always unseen, empty, wall, open and closed door, and six colours: 11. A box is one more, switches are two, a key
+    # and the lock that it makes possible two; balls stand in for the colours.
+    [
+        ("rooms/four", {}, 12),
+        ("rooms/door", {}, 11),
+        ("rooms/lock", {}, 13),
+        ("rooms/switch", {}, 13),
+        ("rooms/four", {"noise": "balls"}, 7),
+        ("rooms/door", {"encoding": "shared"}, 16),
+    ],
+)
+def test_a_world_shows_its_own_classes(world, fields, number):
+    env = make(world, **fields)
+    assert len(env.classes) == env.spec.num_classes == number
+    shared = make(world, **{**fields, "encoding": "shared"})
+    # A body that carries something sees it in its own cell.
+    carried = [code for code, name in ((tiles.KEY, "key"), (tiles.BOX, "box or stop switch")) if name in env.classes]
+    code = jnp.uint8(carried[0] if carried else tiles.EMPTY)
+
+    @jax.jit
+    @jax.vmap
+    def both(key):
+        state = dataclasses.replace(env.initial(key=key), carried=code)
+        return env.observe(state), shared.observe(state)
+
+    own, all_classes = map(np.asarray, both(jax.random.split(jax.random.key(0), 200)))
+    assert np.array_equal(np.array(env.classes)[own], np.array(tiles.CLASSES)[all_classes])

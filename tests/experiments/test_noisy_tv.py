@@ -10,7 +10,7 @@ from advsurprise.experiments import noisy_tv
 from advsurprise.methods.rnd import Signal
 from advsurprise.types import Decision, Rollout, View
 
-WALL, EMPTY, RED = 2, 1, 10
+WALL, EMPTY, RED, CLASSES = 2, 1, 10, 16
 
 
 def make_rollout(obs, room):
@@ -29,13 +29,13 @@ def test_every_observation_is_of_one_kind_by_its_room_and_the_lights_in_view():
     # The same three observations in a world whose first room flashes, and in one whose first room is dark.
     obs = np.stack([lit, quiet, lit])[:, None]
     rollout = noisy_tv.together([make_rollout(obs, room), make_rollout(obs, room)])
-    found = {name: np.asarray(holds).tolist() for name, holds in noisy_tv.kinds(rollout).items()}
+    found = {name: np.asarray(holds).tolist() for name, holds in noisy_tv.kinds(rollout, CLASSES).items()}
     assert found == {
         "noisy": [[True, False], [False, True], [False, True]],
         "dark": [[False, False], [True, False], [False, False]],
         "mixed": [[False, True], [False, False], [True, False]],
     }
-    row = noisy_tv.measured(jnp.asarray([[1.0, 2.0], [3.0, 4.0], [5.0, 9.0]]), rollout)
+    row = noisy_tv.measured(jnp.asarray([[1.0, 2.0], [3.0, 4.0], [5.0, 9.0]]), rollout, CLASSES)
     assert float(row["noisy/error"]) == pytest.approx((1 + 4 + 9) / 3)
     assert float(row["mixed/error"]) == pytest.approx((2 + 5) / 2)
     assert float(row["dark/share"]) == pytest.approx(1 / 6)

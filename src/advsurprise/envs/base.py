@@ -193,6 +193,7 @@ class PureHost(Host, Generic[State]):
         key = jax.random.key(seed) if isinstance(seed, int) else seed
         self._key, self._state, timestep = _reset_jit(self.env, self.bodies, key)
         self._first, self._count = self._state, 0
+        self._keys = _keys_jit(self._key, jnp.int32(-1), self.bodies)
         return _to_numpy(timestep)
 
     def send(self, action: Int[np.ndarray, " bodies"]) -> None:
@@ -215,11 +216,13 @@ class PureHost(Host, Generic[State]):
     def redo(self, wish: Int[np.ndarray, " bodies"]) -> TimeStep:
         """Exact: a body that is rewound finds its episode's first state."""
         if self._keys is None:
-            raise RuntimeError("step the world before taking bodies elsewhere")
+            raise RuntimeError("reset the world before taking bodies elsewhere")
         if self._pending is not None:
             raise RuntimeError("receive the last step before taking bodies elsewhere")
         wishes = jnp.asarray(wish, jnp.int32)
         self._first, self._state, timestep = _redo_jit(self.env, self._keys, self._first, self._state, wishes)
+        # Taken elsewhere again before the next step, bodies find another episode.
+        self._keys = _other_keys_jit(self._keys)
         return _to_numpy(timestep)
 
     def close(self) -> None:
@@ -277,6 +280,7 @@ def redo_all(env: AbstractEnv, keys: Key[Array, "B 3"], first, state, wish: Int[
 
 _reset_jit = jax.jit(reset_all, static_argnums=(0, 1))
 _keys_jit = jax.jit(step_keys, static_argnums=2)
+_other_keys_jit = jax.jit(jax.vmap(jax.vmap(lambda key: jax.random.fold_in(key, 1))))
 _step_jit = jax.jit(step_all, static_argnums=0)
 _redo_jit = jax.jit(redo_all, static_argnums=0)
 _first_jit = jax.jit(first_states)

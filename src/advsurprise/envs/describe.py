@@ -12,7 +12,6 @@ from advsurprise.envs.rooms import RoomWorld, field_names
 from advsurprise.envs.settings import parse
 from advsurprise.errors import UserError
 from advsurprise.grid.actions import Action
-from advsurprise.grid.tiles import CLASSES
 
 
 def listing() -> dict[str, Any]:
@@ -47,7 +46,7 @@ def card(world: str, *, settings: Iterable[str], png: pathlib.Path | None, seed:
             "kind": spec.observation_kind,
         },
         "num_classes": spec.num_classes,
-        "classes": CLASSES if spec.num_classes == len(CLASSES) else None,
+        "classes": None if getattr(env, "encoding", "symbolic") == "symbolic" else getattr(env, "classes", None),
         "actions": [action.name.lower() for action in Action],
         "max_steps": spec.max_steps,
         "info": spec.info,

@@ -111,8 +111,9 @@ class RoomWorld(AbstractEnv[RoomState]):
     """Room in which a key to the door before it lies (the first room: to its own door); -1 for no key."""
     view: int = eqx.field(static=True, default=7)
     """Side of the square the body sees; odd."""
-    encoding: Literal["compact", "symbolic"] = eqx.field(static=True, default="compact")
-    """`compact`: one class per cell; `symbolic`: MiniGrid's type, colour and state."""
+    encoding: Literal["compact", "shared", "symbolic"] = eqx.field(static=True, default="compact")
+    """`compact`: one class per cell, of those that this world can show; `shared`: of those that any room world can, so
+    that policies can be moved between worlds; `symbolic`: MiniGrid's type, colour and state."""
     max_steps: int = eqx.field(static=True, default=128)
     """Length of an episode."""
     timeout: Literal["terminated", "truncated"] = eqx.field(static=True, default="terminated")
@@ -123,19 +124,35 @@ class RoomWorld(AbstractEnv[RoomState]):
 
     @property
     def spec(self) -> EnvSpec:
-        compact = self.encoding == "compact"
+        compact = self.encoding != "symbolic"
         return EnvSpec(
             id=self.id,
             observation_shape=(self.view, self.view) if compact else (self.view, self.view, 3),
             observation_dtype="uint8",
             observation_kind="classes",
-            num_classes=tiles.NUM_CLASSES if compact else tiles.NUM_SYMBOLS,
+            num_classes=len(self.classes) if compact else tiles.NUM_SYMBOLS,
             num_actions=actions.NUM_ACTIONS,
             max_steps=self.max_steps,
             info=INFO,
             truncates=self.timeout == "truncated",
             places=(self.grid, self.grid, 3 ** (self.rooms - 1), 2**self.rooms),
         )
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes a cell can show."""
+        absent: set[str] = set()
+        if self.encoding == "compact":
+            shown = {
+                "box or stop switch": self.control != "none",
+                "start switch": self.restart,
+                "ball": self.noise == "balls",
+                **dict.fromkeys(tiles.CLASSES[tiles.FIRST_FLOOR_CLASS :], self.noise == "lights"),
+                **dict.fromkeys(("key", "locked door"), self.key_room >= 0),
+                **dict.fromkeys(("open door", "closed door"), self.rooms > 1),
+            }
+            absent = {name for name, can_occur in shown.items() if not can_occur}
+        return tuple(name for name in tiles.CLASSES if name not in absent)
 
     def initial(self, *, key: PRNGKeyArray) -> RoomState:
         chain_key, bits_key, balls_key, words_key = jax.random.split(key, 4)
@@ -242,7 +259,9 @@ class RoomWorld(AbstractEnv[RoomState]):
             size=self.grid,
             view=self.view,
         )
-        return (view.compact if self.encoding == "compact" else view.symbolic)(codes, view=self.view)
+        if self.encoding == "symbolic":
+            return view.symbolic(codes, view=self.view)
+        return view.compact(codes, self.classes, view=self.view)
 
     def measure(self, state: RoomState) -> dict[str, Array]:
         codes = state.grid[state.doors]

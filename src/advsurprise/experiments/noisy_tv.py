@@ -24,14 +24,12 @@ from matplotlib.figure import Figure
 from advsurprise import envs
 from advsurprise.collect import Carry, ScanCollector
 from advsurprise.evaluate import everyone
-from advsurprise.grid.tiles import CLASSES
+from advsurprise.grid.tiles import NUM_COLOURS
 from advsurprise.interaction import Agent, make_agent
 from advsurprise.methods.base import mean_where
 from advsurprise.methods.rnd import RND, Learnt, Signal
 from advsurprise.types import Rollout
 
-FIRST_COLOUR = min(index for index, name in enumerate(CLASSES) if name.endswith("floor"))
-"""Classes from here on are colours of lights."""
 WORLDS = (("noisy", "dark"), ("dark", "noisy"))
 """Kinds of the rooms along the chain; bodies begin in the first."""
 KINDS = {
@@ -79,7 +77,7 @@ def runs(settings: Settings) -> list[dict[str, float]]:
 
     @jax.jit
     def learn(learnt: Learnt, rollout: Rollout, key: PRNGKeyArray):
-        row = measured(method.errors(learnt, rollout.signal.obs), rollout)
+        row = measured(method.errors(learnt, rollout.signal.obs), rollout, method.spec.num_classes)
         return method.learn(learnt, rollout, key=key)[0], row
 
     agent, carries = begin()
@@ -102,17 +100,18 @@ def together(rollouts: Sequence[Rollout]) -> Rollout:
     return dataclasses.replace(rollouts[0], signal=Signal(obs), info={"dark": dark})
 
 
-def measured(error: Float[Array, "T B"], rollout: Rollout) -> dict[str, Array]:
+def measured(error: Float[Array, "T B"], rollout: Rollout, classes: int) -> dict[str, Array]:
     """Mean error on, and share of, the observations of each kind."""
     found = {}
-    for name, holds in kinds(rollout).items():
+    for name, holds in kinds(rollout, classes).items():
         found |= {f"{name}/error": mean_where(holds, error), f"{name}/share": jnp.mean(holds.astype(jnp.float32))}
     return found
 
 
-def kinds(rollout: Rollout) -> dict[str, Bool[Array, "T B"]]:
+def kinds(rollout: Rollout, classes: int) -> dict[str, Bool[Array, "T B"]]:
     """Which observations were made where."""
-    lit = jnp.any(rollout.signal.obs >= FIRST_COLOUR, axis=(-2, -1))
+    # The colours of lights are the last classes.
+    lit = jnp.any(rollout.signal.obs >= classes - NUM_COLOURS, axis=(-2, -1))
     dark = rollout.info["dark"]
     return {"dark": dark & ~lit, "mixed": dark & lit, "noisy": ~dark}
 

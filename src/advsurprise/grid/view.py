@@ -63,9 +63,12 @@ def look(
     return jnp.where(own, carried, jnp.where(seen, codes, jnp.uint8(tiles.UNSEEN)))
 
 
-def compact(codes: UInt8[Array, " {view*view}"], *, view: int) -> UInt8[Array, "view view"]:
-    """One class per cell (`tiles.CLASSES`), axes [column, row] as in MiniGrid."""
-    return jnp.asarray(tiles.CLASS_OF)[codes].reshape(view, view)
+def compact(
+    codes: UInt8[Array, " {view*view}"], classes: tuple[str, ...] = tiles.CLASSES, *, view: int
+) -> UInt8[Array, "view view"]:
+    """One class per cell, numbered as in `classes`, axes [column, row] as in MiniGrid."""
+    number = np.array([classes.index(name) if name in classes else 0 for name in tiles.CLASSES], np.uint8)
+    return jnp.asarray(number[tiles.CLASS_OF])[codes].reshape(view, view)
 
 
 def symbolic(codes: UInt8[Array, " {view*view}"], *, view: int) -> UInt8[Array, "view view 3"]:

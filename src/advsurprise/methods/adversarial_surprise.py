@@ -231,7 +231,7 @@ def explore_reward(
         paid = jnp.where(controls, 0.0, -owed)
         return jnp.where(controls, owed + r, 0.0), paid
 
-    return jax.lax.scan(back, jnp.zeros(reward.shape[1]), (reward, is_control, over), reverse=True)[1]
+    return jax.lax.scan(back, jnp.zeros(reward.shape[1]), (reward, is_control, over), reverse=True, unroll=8)[1]
 
 
 METHOD = AdversarialSurprise
