@@ -5,6 +5,7 @@ With `--json` a verb prints exactly one JSON object on standard output and nothi
 """
 
 import json
+import math
 import pathlib
 import sys
 from dataclasses import dataclass
@@ -378,4 +379,13 @@ def _trained(result: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _print(result: dict[str, Any], text, *, as_json: bool) -> None:
-    print(json.dumps(result) if as_json else text(result))
+    print(json.dumps(_finite(result), allow_nan=False) if as_json else text(result))
+
+
+def _finite(value: Any) -> Any:
+    """The value with null for numbers that JSON does not know: a mean over nothing, for example."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -27,7 +27,11 @@ from advsurprise.evaluate import Stand
 from advsurprise.training import Fused, make_loop, whole_episodes
 
 SHOWN = {
-    "log_prob": "Control's log-probability (minus surprise)",
+    "log_prob": "log-probability of scored steps (minus surprise)",
+    "solved": "Alice's tasks that Bob solved",
+    "time_alice": "steps of Alice's tasks",
+    "time_bob": "steps Bob took",
+    "mean/surprise": "surprise of what was seen, nats per step",
     "end/rooms_episode": "rooms visited per episode",
     "end/stilled": "noisy rooms stilled at the end",
     "end/uses": "boxes or switches used per episode",

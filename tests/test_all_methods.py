@@ -1,0 +1,161 @@
+"""What is promised of every method in the folder: both collectors, both loops, exact resume, a line about itself."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import advsurprise
+from advsurprise import checkpoint, methods
+from advsurprise.collect import HostCollector, ScanCollector
+from advsurprise.config import PPOConfig, RunConfig
+from advsurprise.envs.base import as_host
+from advsurprise.evaluate import everyone, play
+from advsurprise.interaction import make_agent
+from advsurprise.training import Fused, Hosted
+
+FIELDS = {
+    "adversarial-surprise": {"k_explore": 1, "k_control": 4, "stack": 2},
+    "agac": {"stack": 2, "counts": 0.1, "extrinsic": 1.0},
+    "asp": {"stack": 2, "first_stop": 0.3},
+    "rnd": {"stack": 2, "priming": 20, "width": 16, "extrinsic": 1.0},
+    "smirl": {"stack": 2},
+    "task": {"stack": 2},
+}
+"""Fields that differ from the defaults, so that every part of a method is at work."""
+# All tests of a method run where its programs have been compiled.
+METHODS = [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in methods.names()]
+BODIES, LENGTH = 3, 7
+
+
+def _config(name):
+    return RunConfig(
+        env="ladder/game",
+        method=name,
+        method_fields=FIELDS.get(name, {}),
+        ppo=PPOConfig(minibatch=8, epochs=2),
+        steps=10**6,
+        bodies=BODIES,
+        rollout=10,
+        seeds=(5,),
+    )
+
+
+@functools.cache
+def _trained(name):
+    """A fused loop, and its states and metrics after no, one and two updates."""
+    loop = Fused(_config(name))
+    states, history = [loop.init()], []
+    for _ in range(2):
+        state, metrics = loop.update(states[-1])
+        states.append(state)
+        history.append(metrics)
+    return loop, states, history
+
+
+def _assert_same(left, right):
+    """Integers and flags to the bit, floats to rounding."""
+    assert jax.tree.structure(left) == jax.tree.structure(right)
+    for (path, a), b in zip(jax.tree_util.tree_leaves_with_path(left), jax.tree.leaves(right), strict=True):
+        name = jax.tree_util.keystr(path)
+        assert (a.shape, a.dtype) == (b.shape, b.dtype), name
+        if jnp.issubdtype(a.dtype, jnp.floating):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4, err_msg=name)
+        else:
+            assert np.array_equal(a, b), name
+
+
+def _bits(tree):
+    return [
+        np.asarray(jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf).tobytes()
+        for leaf in jax.tree.leaves(tree)
+    ]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_collectors_collect_the_same(name, getkey):
+    # Seven steps of episodes of five: rollouts begin and end within them.
+    env = advsurprise.make("ladder/game", timeout="truncated")
+    method = methods.make(name, env.spec, **FIELDS.get(name, {}))
+    agent = jax.jit(lambda key: make_agent(method, BODIES, key=key))(getkey())
+    scan, host = ScanCollector(env, BODIES, LENGTH), HostCollector(as_host(env, BODIES), LENGTH)
+    start_key, *collect_keys = jax.random.split(getkey(), 3)
+    compiled = jax.jit(lambda carry, key: scan.collect(agent, carry, key=key))
+    carry, memory = scan.start(agent, key=start_key), host.start(agent, key=start_key)
+    for key in collect_keys:
+        carry, scanned = compiled(carry, key)
+        memory, hosted = host.collect(agent, memory, key=key)
+        _assert_same(scanned, hosted)
+        _assert_same(carry.memory, memory)
+    assert np.any(scanned.terminated | scanned.truncated)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_loops_train_the_same(name):
+    _, states, history = _trained(name)
+    hosted = Hosted(_config(name))
+    state = hosted.init()
+    for expected in history:
+        state, metrics = hosted.update(state)
+        _assert_same(expected, metrics)
+    _assert_same(jax.tree.map(lambda leaf: leaf[0], states[-1].learner), state.learner)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_saved_run_goes_on_to_the_bit(name, tmp_path):
+    loop, states, history = _trained(name)
+    checkpoint.save(tmp_path, 1, states[1], {"config": {}})
+    found, complaints = checkpoint.newest_good(tmp_path)
+    assert not complaints
+    state, metrics = loop.update(loop.resumed(checkpoint.load(found, loop.like())))
+    assert _bits((state, metrics)) == _bits((states[2], history[1]))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_training_changes_what_it_should_and_logs_numbers(name):
+    loop, states, history = _trained(name)
+    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(states[0]))
+    for role in loop.method.roles:
+        before, after = (jax.tree.leaves(state.learner.agent.policies[role]) for state in (states[0], states[2]))
+        changed = any(not np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+        assert changed == loop.method.trains
+    for metrics in history:
+        assert {"episodes", "mean/surprise", "end/total", "mean/total"} <= set(metrics)
+        assert all(np.isfinite(value).all() for value in metrics.values())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_frozen_policies_play(name):
+    loop, states, _ = _trained(name)
+    [agent] = loop.agents(states[-1])
+    found = play(loop.env, everyone(agent, "greedy"), episodes=4, seed=1)
+    assert {"end/total", "mean/total", "mean/surprise"} <= set(found)
+    assert all(values.shape == (4,) for values in found.values())
+
+
+def test_every_method_says_what_it_is_in_a_line():
+    lines = methods.list_methods()
+    assert set(lines) >= {"adversarial-surprise", "agac", "asp", "random", "rnd", "smirl", "task"}
+    assert all(line.endswith(".") and len(line) < 100 for line in lines.values())
+    assert len(set(lines.values())) == len(lines)
+
+
+def test_random_actions_are_uniform(getkey):
+    env = advsurprise.make("ladder/game")
+    agent = make_agent(methods.make("random", env.spec), 1, key=getkey())
+    logits, _ = agent.policies["agent"](jax.tree.map(jnp.asarray, agent.method.see(_first(agent, env, getkey()))))
+    assert np.array_equal(logits, np.zeros(env.spec.num_actions))
+
+
+def _first(agent, env, key):
+    return agent.method.start(env.reset(key=key)[1])
+
+
+def test_configurations_of_every_method_are_read_and_written():
+    for name in methods.names():
+        cfg = _config(name)
+        assert dataclasses.replace(cfg) == cfg
+        assert methods.make(name, advsurprise.make("rooms/four").spec, **FIELDS.get(name, {})).spec.id == "rooms/four"
