@@ -49,7 +49,7 @@ def test_envs_describes_and_draws_one(capsys, tmp_path):
     card = json.loads(_run(capsys, "envs", "rooms/four", "--png", str(png), "--set", "rooms=2", "--json"))
     assert card["fields"]["rooms"] == 2
     assert card["observation"]["shape"] == [7, 7]
-    assert card["num_classes"] == len(card["classes"]) == 16
+    assert card["num_classes"] == len(card["classes"]) == 12
     assert png.read_bytes().startswith(b"\x89PNG")
     assert "rooms = 2" in _run(capsys, "envs", "rooms/four", "--set", "rooms=2")
 

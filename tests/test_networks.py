@@ -64,12 +64,24 @@ def test_a_layer_is_its_convolution_and_a_bias(getkey):
 def test_many_views_at_once_are_one_by_one(getkey):
     for spec in (COMPACT, SYMBOLIC, VECTOR, ROW):
         network = _network(spec, key=getkey())
-        views = jax.vmap(lambda key, spec=spec: _view(spec, 4, 3, key=key))(jax.random.split(getkey(), 6))
-        alone = jax.vmap(network)(views)
-        pairs = jax.tree.map(lambda leaf: leaf.reshape(2, 3, *leaf.shape[1:]), views)
-        for found in (network(views), network(pairs)):
-            for many, each in zip(found, alone, strict=True):
-                np.testing.assert_allclose(many.reshape(each.shape), each, rtol=1e-4, atol=1e-5)
+        views = _views(spec, getkey())
+        alone, found = _in_three_ways(network, views)
+        for many in found:
+            for some, each in zip(many, alone, strict=True):
+                np.testing.assert_allclose(some.reshape(each.shape), each, rtol=1e-4, atol=1e-5)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _views(spec, key):
+    # As many as make the convolutions go by rows.
+    return jax.vmap(lambda key: _view(spec, 4, 3, key=key))(jax.random.split(key, 66))
+
+
+@jax.jit
+def _in_three_ways(network, views):
+    """One by one, all at once, and all at once with two leading axes."""
+    pairs = jax.tree.map(lambda leaf: leaf.reshape(2, 33, *leaf.shape[1:]), views)
+    return jax.lax.map(network, views), (network(views), network(pairs))
 
 
 def test_three_strides_take_a_7x7_view_to_a_point(getkey):

@@ -20,6 +20,8 @@ from advsurprise.interaction import make_agent, role_schedule
 from advsurprise.training import Fused, Hosted
 from advsurprise.types import Rollout
 
+# What is compiled for one test is used by the next.
+pytestmark = pytest.mark.xdist_group("parity")
 BODIES = 3
 TURNS = {"k_explore": 4, "k_control": 4}
 SMALL = {"max_steps": 12, "max_side": 5, "view": 5, "grid": 12}

@@ -114,7 +114,7 @@ def _numpy_loss(network, batch, weight, cfg):
 
 def test_the_entropy_of_an_even_policy_is_log_of_its_actions(getkey):
     network = _network(getkey())
-    even = eqx.tree_at(lambda n: (n.actor.weight, n.actor.bias), network, (jnp.zeros((64, 3)), jnp.ones(3)))
+    even = eqx.tree_at(lambda n: (n.actor.weight, n.actor.bias), network, (jnp.zeros((3, 64)), jnp.ones(3)))
     _, metrics = ppo.loss(even, _batch(getkey()), jnp.ones(32), CFG)
     assert float(metrics["entropy"]) == pytest.approx(np.log(3), rel=1e-6)
 
@@ -173,10 +173,10 @@ def _count_rows():
     """An optimiser that moves nothing and counts, for each input of the first layer, the gradients that reach it."""
 
     def count(gradient, counts, policy):
-        reached = jnp.any(gradient.torso.layers[0].weight != 0, axis=1)
+        reached = jnp.any(gradient.torso.layers[0].weight != 0, axis=0)
         return jax.tree.map(jnp.zeros_like, policy), counts + reached.astype(jnp.float32)
 
-    return optax.GradientTransformation(lambda policy: jnp.zeros(policy.torso.layers[0].weight.shape[0]), count)
+    return optax.GradientTransformation(lambda policy: jnp.zeros(policy.torso.layers[0].weight.shape[1]), count)
 
 
 @pytest.mark.parametrize("known", [True, False])

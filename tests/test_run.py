@@ -22,7 +22,7 @@ from advsurprise.training import Fused
 
 TINY = RunConfig(
     env="rooms/door",
-    env_fields={"max_steps": 8},
+    env_fields={"max_steps": 8, "encoding": "shared"},
     method_fields={"k_explore": 2, "k_control": 2},
     ppo=PPOConfig(epochs=1, minibatch=8),
     steps=16 * 12,
@@ -32,7 +32,18 @@ TINY = RunConfig(
     save_every=5,
 )
 WORDS = [
-    *("--env", "rooms/door", "--set", "env.max_steps=8", "--set", "method.k_explore=2", "--set", "method.k_control=2"),
+    *(
+        "--env",
+        "rooms/door",
+        "--set",
+        "env.max_steps=8",
+        "--set",
+        "env.encoding=shared",
+        "--set",
+        "method.k_explore=2",
+        "--set",
+        "method.k_control=2",
+    ),
     *("--set", "ppo.epochs=1", "--set", "ppo.minibatch=8", "--set", "rollout=8", "--bodies", "2", "--seeds", "3..4"),
 ]
 

@@ -84,7 +84,11 @@ class Trained:
         return rows
 
     def _world(self, env: str | None, env_fields: dict[str, Any] | None) -> AbstractEnv:
-        fields = dict(self.config.env_fields if env is None else {}) | (env_fields or {})
+        kept = self.config.env_fields
+        if env is not None:
+            # In another world the policies must at least see as they were trained to.
+            kept = {name: value for name, value in kept.items() if name in ("encoding", "view")}
+        fields = {**kept, **(env_fields or {})}
         return envs.make(self.config.env if env is None else env, **fields)
 
     def _in(self, world: AbstractEnv, agent: Agent) -> Agent:
@@ -95,7 +99,10 @@ class Trained:
             theirs.num_classes,
             theirs.num_actions,
         ):
-            raise UserError(f"policies trained in {mine.id} cannot see {theirs.id}: shapes or classes differ")
+            raise UserError(
+                f"policies trained in {mine.id} cannot see {theirs.id}: shapes or classes differ; between room worlds "
+                "policies can be moved that were trained with --set env.encoding=shared"
+            )
         method = methods.make(self.config.method, theirs, **self.config.method_fields)
         return Agent(method, agent.policies, agent.learnt)
 

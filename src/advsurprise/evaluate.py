@@ -33,7 +33,7 @@ class GreedyPolicy(eqx.Module):
 
     policy: eqx.Module
 
-    def __call__(self, view: View) -> tuple[Float[Array, " A"], Float[Array, " V"]]:
+    def __call__(self, view: View) -> tuple[Float[Array, "*n A"], Float[Array, "*n V"]]:
         logits, value = self.policy(view)  # pyright: ignore[reportCallIssue]
         return logits * SURE, value
 

@@ -118,9 +118,7 @@ def numpy_gae(reward, rollout, gamma):
 @pytest.fixture(scope="module")
 def full():
     """The whole method on one rollout: a reward, cells counted, c falling; one gradient step per update."""
-    method = AGAC(
-        SPEC, extrinsic=0.7, counts=0.3, c=0.5, anneal_steps=60, beta=0.01, epochs=1, minibatch=STEPS * BODIES
-    )
+    method = AGAC(SPEC, extrinsic=0.7, counts=0.3, c=0.5, anneal_steps=60, beta=0.01, epochs=1, minibatches=1)
     learnt = init(method, jax.random.key(0))
     rollouts = [make_rollout(seed=seed) for seed in range(4)]
     rows = []
@@ -264,7 +262,7 @@ def habits(newest):
 
 
 def test_the_adversary_learns_a_fixed_policy():
-    method = AGAC(SPEC, minibatch=96, lr=1e-3)
+    method = AGAC(SPEC, minibatches=8, lr=1e-3)
     learnt = init(method, jax.random.key(0))
     found = []
     for number in range(12):
@@ -291,7 +289,7 @@ def test_the_adversary_learns_a_fixed_policy():
         ({"lam": 1.5}, "lam must be 0 to 1, not 1.5"),
         ({"widths": (0,)}, r"widths must be at least 1, not \[0\]"),
         ({"beta": 0.0}, "beta, lr and max_grad_norm must be positive"),
-        ({"epochs": 0}, "epochs and minibatch must be at least 1"),
+        ({"epochs": 0}, "epochs and minibatches must be at least 1"),
     ],
 )
 def test_impossible_fields_are_refused_in_a_sentence(fields, sentence):

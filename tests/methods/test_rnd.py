@@ -102,7 +102,7 @@ def std_of(returns):
 @pytest.fixture(scope="module")
 def three_updates():
     """Priming and three rollouts in a row, with all that the library makes of them. One gradient step per update."""
-    method = RND(REAL, width=5, epochs=1, minibatch=STEPS * BODIES, gamma=0.9, lr=1e-2)
+    method = RND(REAL, width=5, epochs=1, minibatches=1, gamma=0.9, lr=1e-2)
     primer, *rollouts = (draw(STEPS, BODIES, seed=seed) for seed in range(4))
     begin = init(method, BODIES, jax.random.key(1))
     learnt = method.prime(begin, make_rollout(primer, method=method))
@@ -203,7 +203,7 @@ def test_each_pass_trains_on_a_fresh_share_of_the_samples():
     # a multiple of 1/8.
     bodies, passes = 8, 300
     obs = np.broadcast_to(np.float32([0.2, -0.4, 0.9]), (1, bodies, 3))
-    method = RND(REAL, width=4, epochs=passes, minibatch=1, lr=1e-12, predictor_bodies=2)
+    method = RND(REAL, width=4, epochs=passes, minibatches=8, lr=1e-12, predictor_bodies=2)
     learnt = init(method, bodies, jax.random.key(3))
     metrics = update(method, learnt, make_rollout(obs, method=method), jax.random.key(4))[3]
     share = float(metrics["predictor/loss"]) / squared_misses(learnt, obs[0], obs).mean()
@@ -246,7 +246,7 @@ def test_classes_are_standardised_one_by_one(getkey):
 
 def test_the_error_falls_on_what_returns_and_stays_on_noise():
     # The first two bodies see one of four words over and over, the others a fresh random one at every step.
-    method = RND(WORDS, width=16, lr=1e-3, minibatch=64)
+    method = RND(WORDS, width=16, lr=1e-3, minibatches=4)
     rng = np.random.default_rng(0)
     known = rng.integers(0, 6, (4, 12))
 
@@ -276,7 +276,7 @@ def test_the_error_falls_on_what_returns_and_stays_on_noise():
         ({"priming": -1}, "priming must not be negative, not -1"),
         ({"clip": 0.0}, "clip must be positive, not 0.0"),
         ({"predictor_bodies": 0}, "predictor_bodies must be at least 1, not 0"),
-        ({"minibatch": 0}, "epochs and minibatch must be at least 1"),
+        ({"minibatches": 0}, "epochs and minibatches must be at least 1"),
     ],
 )
 def test_impossible_fields_are_refused_in_a_sentence(fields, sentence):

@@ -117,8 +117,9 @@ class AGAC(AbstractUnprimed[Learnt, Memory], AbstractSolo[Learnt, Memory]):
     """Largest norm of the adversary's gradient."""
     epochs: int = eqx.field(static=True, default=4)
     """The adversary's passes over each rollout."""
-    minibatch: int = eqx.field(static=True, default=256)
-    """Samples per gradient step of the adversary."""
+    minibatches: int = eqx.field(static=True, default=32)
+    """Minibatches per pass, so that gradient steps do not become more with the number of bodies; 32 are 256 samples each
+    for 16 bodies and 512 steps, as PPO's."""
 
     def __check_init__(self):
         rules = [
@@ -135,7 +136,7 @@ class AGAC(AbstractUnprimed[Learnt, Memory], AbstractSolo[Learnt, Memory]):
             (0 <= self.lam <= 1, f"lam must be 0 to 1, not {self.lam}"),
             (min(self.widths, default=1) >= 1, f"widths must be at least 1, not {list(self.widths)}"),
             (min(self.beta, self.lr, self.max_grad_norm) > 0, "beta, lr and max_grad_norm must be positive"),
-            (min(self.epochs, self.minibatch) >= 1, "epochs and minibatch must be at least 1"),
+            (min(self.epochs, self.minibatches) >= 1, "epochs and minibatches must be at least 1"),
         ]
         check("agac", rules)
 
@@ -205,7 +206,7 @@ class AGAC(AbstractUnprimed[Learnt, Memory], AbstractSolo[Learnt, Memory]):
             self._optimiser,
             number,
             epochs=self.epochs,
-            minibatch=self.minibatch,
+            minibatch=max(1, number // self.minibatches),
             key=key,
         )
         seen |= found | {"c": self.coefficient(learnt)}

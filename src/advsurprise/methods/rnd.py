@@ -101,8 +101,9 @@ class RND(AbstractSolo[Learnt, Clock]):
     """Learning rate of the predictor's Adam."""
     epochs: int = eqx.field(static=True, default=4)
     """The predictor's passes over each rollout."""
-    minibatch: int = eqx.field(static=True, default=256)
-    """Samples per gradient step of the predictor, those left out at random included."""
+    minibatches: int = eqx.field(static=True, default=32)
+    """Minibatches per pass, so that gradient steps do not become more with the number of bodies; 32 are 256 samples each
+    for 16 bodies and 512 steps, as PPO's."""
 
     def __check_init__(self):
         rules = [
@@ -118,7 +119,7 @@ class RND(AbstractSolo[Learnt, Clock]):
             (self.clip > 0, f"clip must be positive, not {self.clip}"),
             (self.predictor_bodies >= 1, f"predictor_bodies must be at least 1, not {self.predictor_bodies}"),
             (self.lr > 0, f"lr must be positive, not {self.lr}"),
-            (min(self.epochs, self.minibatch) >= 1, "epochs and minibatch must be at least 1"),
+            (min(self.epochs, self.minibatches) >= 1, "epochs and minibatches must be at least 1"),
         ]
         check("rnd", rules)
 
@@ -236,7 +237,14 @@ class RND(AbstractSolo[Learnt, Clock]):
             loss = functools.partial(predictor_loss, x=x, aim=aim, kept=kept)
             predictor, opt_state = carry
             predictor, opt_state, found = fit(
-                predictor, opt_state, loss, self._optimiser, len(x), epochs=1, minibatch=self.minibatch, key=fit_key
+                predictor,
+                opt_state,
+                loss,
+                self._optimiser,
+                len(x),
+                epochs=1,
+                minibatch=max(1, len(x) // self.minibatches),
+                key=fit_key,
             )
             return (predictor, opt_state), found
 
