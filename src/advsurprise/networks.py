@@ -73,6 +73,12 @@ class Conv(eqx.Module):
             return self.dense(patches(x, kernel=self.kernel, stride=self.stride, same=self.same))
         return by_rows(x, self.weight, stride=self.stride, same=self.same) + self.dense.bias
 
+    def of_data(self, x: Float[Array, "n rows columns channels"]) -> Float[Array, "n new_rows new_columns outputs"]:
+        """The same for an input that is data and needs no gradient, without cutting patches where that can be."""
+        if (self.kernel, self.stride, self.same) != (SAME_KERNEL, SAME_STRIDE, True):
+            return self(x)
+        return halved(self.weight, by_parity(x)) + self.dense.bias
+
 
 FEW_CELLS, MANY_SAMPLES = 16, 64
 """A convolution goes by rows up to so many cells and from so many samples on: for fewer, making the matrices costs more
@@ -135,9 +141,11 @@ class ImageTorso(eqx.Module):
         lead = view.time.shape
         rows, columns = view.frames.shape[len(lead) + 1 :][:2]
         seen = jnp.moveaxis(view.frames, len(lead), -1).astype(jnp.float32)
-        parts = [part.reshape(*lead, rows, columns, -1) for part in (seen, view.features)]
-        x = jnp.concatenate(parts, axis=-1)
-        for conv in self.convs:
+        samples = math.prod(lead)
+        parts = [part.reshape(samples, rows, columns, -1) for part in (seen, view.features)]
+        first, *others = self.convs
+        x = jax.nn.relu(first.of_data(jnp.concatenate(parts, axis=-1)))
+        for conv in others:
             x = jax.nn.relu(conv(x))
         return x.reshape(*lead, -1)
 

@@ -102,7 +102,7 @@ class RND(AbstractSolo[Learnt, Clock]):
     epochs: int = eqx.field(static=True, default=4)
     """The predictor's passes over each rollout."""
     minibatches: int = eqx.field(static=True, default=32)
-    """Minibatches per pass, so that gradient steps do not become more with the number of bodies; 32 are 256 samples each
+    """Minibatches per pass, so that more bodies do not make more gradient steps; 32 are 256 samples each
     for 16 bodies and 512 steps, as PPO's."""
 
     def __check_init__(self):
