@@ -184,6 +184,7 @@ def _plan(cfg: RunConfig, tell: Callable[[str], None]) -> dict[str, Any]:
     jax.block_until_ready(found)
     each = time.perf_counter() - begun
     policies = state.learner.agent.policies
+    update_bytes = _update_bytes(loop, state)
     return {
         "config": cfg.as_dict(),
         "updates": cfg.updates,
@@ -194,6 +195,8 @@ def _plan(cfg: RunConfig, tell: Callable[[str], None]) -> dict[str, Any]:
         },
         "state_bytes": _bytes(state),
         "rollout_bytes": _rollout_bytes(loop),
+        "update_bytes": update_bytes,
+        "largest_bodies": int(FILLED * _memory() * cfg.bodies / update_bytes),
         "compile_s": round(max(first - each, 0.0), 1),
         "steps_per_s": round(cfg.steps_per_update * len(cfg.seeds) / each, 1),
         "estimated_s": round(each * cfg.updates + first - each, 1),
@@ -212,11 +215,28 @@ def dry_run_text(plan: dict[str, Any]) -> str:
             f"{cfg['method']} in {cfg['env']}, seeds {cfg['seeds']}: nothing was trained or written",
             f"  updates      {plan['updates']:,} of {cfg['bodies']} bodies x {cfg['rollout']} steps: {plan['steps']:,}",
             f"  parameters   {parameters}",
-            f"  memory       state {_mib(plan['state_bytes'])}, a rollout {_mib(plan['rollout_bytes'])}",
+            f"  memory       state {_mib(plan['state_bytes'])}, a rollout {_mib(plan['rollout_bytes'])}, "
+            f"an update {_mib(plan['update_bytes'])}; about {plan['largest_bodies']:,} bodies would fit",
             f"  speed        {plan['steps_per_s']:,.0f} steps/s here, after {plan['compile_s']:.0f} s of compiling",
             f"  whole run    about {plan['estimated_s']:,.0f} s",
         ]
     )
+
+
+FILLED = 0.9
+"""Share of the memory that a run is thought to be able to fill."""
+
+
+def _update_bytes(loop: Fused, state: Any) -> int:
+    """What one update needs, as its compiled program says; it grows linearly with the number of bodies."""
+    found: Any = loop._update.lower(state).compile().memory_analysis()
+    return found.temp_size_in_bytes + found.argument_size_in_bytes + found.output_size_in_bytes
+
+
+def _memory() -> int:
+    """Memory of the device: what a GPU lends, or what this machine has."""
+    lent = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
+    return lent or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _mib(number: int) -> str:
