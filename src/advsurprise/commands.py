@@ -154,7 +154,7 @@ def train_text(result: dict[str, Any]) -> str:
     last = result["last"]
     lines = [f"trained {result['steps']:,} steps for {len(result['seeds'])} seed(s): {result['run']}"]
     if "surprise" in last:
-        lines.append(f"in the last update Control's surprise was {last['surprise']:.1f} nats per scored step")
+        lines.append(f"in the last update surprise was {last['surprise']:.1f} nats per scored step")
     if "end/rooms_episode" in last:
         lines.append(f"and {last['end/rooms_episode']:.2f} rooms were visited per episode")
     return "\n".join([*lines, f"How it plays: advsurprise eval {result['run']}"])
