@@ -10,13 +10,14 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from advsurprise import tree
 from advsurprise.density import AbstractDensity
 from advsurprise.methods.base import (
     AbstractBystander,
     AbstractUnprimed,
+    Fitted,
     Times,
     check,
     density_for,
@@ -34,19 +35,6 @@ CONTROL_FIRST = ("rooms/door", "rooms/lock")
 """Worlds in which the paper lets Control begin."""
 
 
-class Memory(eqx.Module):
-    """What a body carries through an episode."""
-
-    frames: Shaped[Array, "..."]
-    """The last observations, oldest first."""
-    stats: eqx.Module
-    """The density model's sufficient statistics."""
-    time: Int[Array, ""]
-    """Steps taken in this episode."""
-    discounted: Float[Array, ""]
-    """Discounted return of Control's raw reward so far in this episode, R ← γ R + r."""
-
-
 class Signal(eqx.Module):
     """What is noted at each step."""
 
@@ -60,7 +48,7 @@ class Signal(eqx.Module):
     """−log p_θ(o_{t+1}) on every step, for the record."""
 
 
-class AdversarialSurprise(AbstractUnprimed[RunningMoments, Memory], AbstractBystander[RunningMoments, Memory]):
+class AdversarialSurprise(AbstractUnprimed[RunningMoments, Fitted], AbstractBystander[RunningMoments, Fitted]):
     """Explore and Control take turns for one body: Explore seeks surprise, Control avoids it."""
 
     spec: EnvSpec = eqx.field(static=True)
@@ -143,16 +131,16 @@ class AdversarialSurprise(AbstractUnprimed[RunningMoments, Memory], AbstractByst
     def init(self, *, bodies: int, key: PRNGKeyArray) -> RunningMoments:
         return RunningMoments.start()
 
-    def start(self, timestep: TimeStep, before: Memory | None = None) -> Memory:
+    def start(self, timestep: TimeStep, before: Fitted | None = None) -> Fitted:
         stats = self.density.init(self.spec.observation_shape)
         if self.scope == "lifetime" and before is not None:
             stats = before.stats
-        return Memory(first_frames(timestep.obs, self.stack), stats, jnp.int32(0), jnp.float32(0))
+        return Fitted(first_frames(timestep.obs, self.stack), stats, jnp.int32(0), jnp.float32(0))
 
-    def turn(self, memory: Memory) -> Int[Array, ""]:
+    def turn(self, memory: Fitted) -> Int[Array, ""]:
         return self.schedule(memory.time)
 
-    def see(self, memory: Memory) -> View:
+    def see(self, memory: Fitted) -> View:
         if self.spec.max_steps:
             time = memory.time.astype(jnp.float32) / self.spec.max_steps
         else:
@@ -160,8 +148,8 @@ class AdversarialSurprise(AbstractUnprimed[RunningMoments, Memory], AbstractByst
         return View(memory.frames, self.density.features(memory.stats), time)
 
     def advance(
-        self, learnt: RunningMoments, memory: Memory, action: Int[Array, ""], timestep: TimeStep
-    ) -> tuple[Memory, Signal]:
+        self, learnt: RunningMoments, memory: Fitted, action: Int[Array, ""], timestep: TimeStep
+    ) -> tuple[Fitted, Signal]:
         seen = timestep.final_obs
         is_control = self.schedule(memory.time) == CONTROL
         scored = is_control & (self._place_in_turn(memory.time) >= self._quiet_steps)
@@ -175,7 +163,7 @@ class AdversarialSurprise(AbstractUnprimed[RunningMoments, Memory], AbstractByst
             emptied = self.density.init(self.spec.observation_shape)
             stats = tree.select(time % self.round_length == 0, emptied, stats)
         discounted = self.gamma * memory.discounted + log_prob
-        return Memory(push(memory.frames, seen), stats, time, discounted), Signal(log_prob, scored, discounted, -found)
+        return Fitted(push(memory.frames, seen), stats, time, discounted), Signal(log_prob, scored, discounted, -found)
 
     def score(self, learnt: RunningMoments, rollout: Rollout) -> tuple[RunningMoments, dict[str, Score]]:
         signal: Signal = rollout.signal

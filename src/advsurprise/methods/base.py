@@ -179,6 +179,40 @@ class Clock(eqx.Module):
     """Steps taken in this episode."""
 
 
+class Fitted(eqx.Module):
+    """What a body carries through an episode where a density model is fitted to what it sees."""
+
+    frames: Shaped[Array, "..."]
+    """The last observations, oldest first."""
+    stats: eqx.Module
+    """The density model's sufficient statistics."""
+    time: Int[Array, ""]
+    """Steps taken in this episode."""
+    discounted: Float[Array, ""]
+    """Discounted return of the raw reward so far in this episode, R ← γ R + r."""
+
+
+class AbstractClocked(AbstractSolo[Learnt, Clock]):
+    """A single role that sees the last observations and the time, and remembers no more than that."""
+
+    stack: eqx.AbstractVar[int]
+    """Observations the policy sees at once."""
+
+    @property
+    def frames(self) -> int:
+        return self.stack
+
+    @property
+    def num_features(self) -> int:
+        return 0
+
+    def start(self, timestep: TimeStep, before: Clock | None = None) -> Clock:
+        return first_clock(timestep, self.stack)
+
+    def see(self, memory: Clock) -> View:
+        return plain_view(self.spec, memory)
+
+
 def first_frames(obs: Shaped[Array, "..."], stack: int) -> Shaped[Array, "..."]:
     """The frames at the beginning of an episode: its first observation, over and over."""
     return jnp.broadcast_to(obs, (stack, *obs.shape))

@@ -7,44 +7,29 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from advsurprise.methods.base import (
-    AbstractSolo,
+    AbstractClocked,
     AbstractUnprimed,
     Clock,
     Nothing,
-    first_clock,
     plain_score,
-    plain_view,
     tick,
 )
-from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
+from advsurprise.types import EnvSpec, Rollout, Score, TimeStep
 
 
-class Random(AbstractUnprimed[Nothing, Clock], AbstractSolo[Nothing, Clock]):
+class Random(AbstractUnprimed[Nothing, Clock], AbstractClocked[Nothing]):
     """Uniform random actions, for calibration: nothing is learnt."""
 
     trains: ClassVar[bool] = False
+    stack: ClassVar[int] = 1
     spec: EnvSpec = eqx.field(static=True)
 
     @property
     def streams(self) -> dict[str, float]:
         return {"nothing": 1.0}
 
-    @property
-    def frames(self) -> int:
-        return 1
-
-    @property
-    def num_features(self) -> int:
-        return 0
-
     def init(self, *, bodies: int, key: PRNGKeyArray) -> Nothing:
         return Nothing()
-
-    def start(self, timestep: TimeStep, before: Clock | None = None) -> Clock:
-        return first_clock(timestep, self.frames)
-
-    def see(self, memory: Clock) -> View:
-        return plain_view(self.spec, memory)
 
     def advance(
         self, learnt: Nothing, memory: Clock, action: Int[Array, ""], timestep: TimeStep

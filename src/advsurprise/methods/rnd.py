@@ -15,7 +15,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from advsurprise.fit import fit
-from advsurprise.methods.base import AbstractSolo, Clock, check, first_clock, plain_score, plain_view, tick
+from advsurprise.methods.base import AbstractClocked, Clock, check, plain_score, tick
 from advsurprise.networks import Dense, blank_view, make_torso
 from advsurprise.stats import RunningMoments, discounted_return, scale, update_moments
 from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
@@ -77,7 +77,7 @@ class Signal(eqx.Module):
     """What the action really led to, as the world gave it."""
 
 
-class RND(AbstractSolo[Learnt, Clock]):
+class RND(AbstractClocked[Learnt]):
     """Random Network Distillation: seeks what its predictor of a fixed random network has not learnt yet."""
 
     spec: EnvSpec = eqx.field(static=True)
@@ -129,14 +129,6 @@ class RND(AbstractSolo[Learnt, Clock]):
         return {"intrinsic": 1.0, **task}
 
     @property
-    def frames(self) -> int:
-        return self.stack
-
-    @property
-    def num_features(self) -> int:
-        return 0
-
-    @property
     def input_spec(self) -> EnvSpec:
         """One observation as the networks of the reward see it: real numbers, classes one-hot on the channels."""
         shape, values = self.spec.observation_shape, max(self.spec.num_classes, 1)
@@ -162,12 +154,6 @@ class RND(AbstractSolo[Learnt, Clock]):
 
     def prime(self, learnt: Learnt, rollout: Rollout) -> Learnt:
         return self.absorb_inputs(learnt, rollout.signal.obs)
-
-    def start(self, timestep: TimeStep, before: Clock | None = None) -> Clock:
-        return first_clock(timestep, self.stack)
-
-    def see(self, memory: Clock) -> View:
-        return plain_view(self.spec, memory)
 
     def advance(
         self, learnt: Learnt, memory: Clock, action: Int[Array, ""], timestep: TimeStep

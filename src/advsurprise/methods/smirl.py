@@ -8,13 +8,14 @@ from typing import Literal
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from advsurprise import tree
 from advsurprise.density import AbstractDensity
 from advsurprise.methods.base import (
     AbstractSolo,
     AbstractUnprimed,
+    Fitted,
     check,
     density_for,
     first_frames,
@@ -23,19 +24,6 @@ from advsurprise.methods.base import (
 )
 from advsurprise.stats import RunningMoments, scale, update_moments
 from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
-
-
-class Memory(eqx.Module):
-    """What a body carries through an episode."""
-
-    frames: Shaped[Array, "..."]
-    """The last observations, oldest first."""
-    stats: eqx.Module
-    """The density model's sufficient statistics."""
-    time: Int[Array, ""]
-    """Steps taken in this episode."""
-    discounted: Float[Array, ""]
-    """Discounted return of the raw reward so far in this episode, R ← γ R + r."""
 
 
 class Signal(eqx.Module):
@@ -51,7 +39,7 @@ class Signal(eqx.Module):
     """Whether the model's episode ended on this step."""
 
 
-class Smirl(AbstractUnprimed[RunningMoments, Memory], AbstractSolo[RunningMoments, Memory]):
+class Smirl(AbstractUnprimed[RunningMoments, Fitted], AbstractSolo[RunningMoments, Fitted]):
     """Surprise minimisation: one role that is paid for familiar observations, on every step."""
 
     spec: EnvSpec = eqx.field(static=True)
@@ -105,20 +93,20 @@ class Smirl(AbstractUnprimed[RunningMoments, Memory], AbstractSolo[RunningMoment
     def init(self, *, bodies: int, key: PRNGKeyArray) -> RunningMoments:
         return RunningMoments.start()
 
-    def start(self, timestep: TimeStep, before: Memory | None = None) -> Memory:
+    def start(self, timestep: TimeStep, before: Fitted | None = None) -> Fitted:
         frames = first_frames(timestep.obs, self.stack)
         empty = self.density.init(self.spec.observation_shape)
         if before is None or not self._lives_on:
-            return Memory(frames, empty, jnp.int32(0), jnp.float32(0))
-        return Memory(frames, before.stats, before.time, before.discounted)
+            return Fitted(frames, empty, jnp.int32(0), jnp.float32(0))
+        return Fitted(frames, before.stats, before.time, before.discounted)
 
-    def see(self, memory: Memory) -> View:
+    def see(self, memory: Fitted) -> View:
         time = memory.time.astype(jnp.float32) / self.length
         return View(memory.frames, self.density.features(memory.stats), time)
 
     def advance(
-        self, learnt: RunningMoments, memory: Memory, action: Int[Array, ""], timestep: TimeStep
-    ) -> tuple[Memory, Signal]:
+        self, learnt: RunningMoments, memory: Fitted, action: Int[Array, ""], timestep: TimeStep
+    ) -> tuple[Fitted, Signal]:
         seen, stats = timestep.final_obs, memory.stats
         # Score first, then add.
         log_prob = self.density.log_prob(stats, seen)
@@ -130,7 +118,7 @@ class Smirl(AbstractUnprimed[RunningMoments, Memory], AbstractSolo[RunningMoment
         over = timestep.terminated | timestep.truncated
         over = memory.time + 1 >= self.length if self._lives_on else over
         signal = Signal(log_prob, jnp.bool_(True), discounted, over)
-        after = Memory(push(memory.frames, seen), stats, memory.time + 1, discounted)
+        after = Fitted(push(memory.frames, seen), stats, memory.time + 1, discounted)
         return (self._emptied(after, over), signal) if self._lives_on else (after, signal)
 
     def score(self, learnt: RunningMoments, rollout: Rollout) -> tuple[RunningMoments, dict[str, Score]]:
@@ -157,9 +145,9 @@ class Smirl(AbstractUnprimed[RunningMoments, Memory], AbstractSolo[RunningMoment
     def _lives_on(self) -> bool:
         return not self.spec.max_steps and self.death == "noise"
 
-    def _emptied(self, memory: Memory, over: Bool[Array, ""]) -> Memory:
+    def _emptied(self, memory: Fitted, over: Bool[Array, ""]) -> Fitted:
         empty = self.density.init(self.spec.observation_shape)
-        fresh = Memory(memory.frames, empty, jnp.int32(0), jnp.float32(0))
+        fresh = Fitted(memory.frames, empty, jnp.int32(0), jnp.float32(0))
         return tree.select(over, fresh, memory)
 
 

@@ -4,20 +4,18 @@ import equinox as eqx
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from advsurprise.methods.base import (
-    AbstractSolo,
+    AbstractClocked,
     AbstractUnprimed,
     Clock,
     Nothing,
     check,
-    first_clock,
     plain_score,
-    plain_view,
     tick,
 )
-from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
+from advsurprise.types import EnvSpec, Rollout, Score, TimeStep
 
 
-class Task(AbstractUnprimed[Nothing, Clock], AbstractSolo[Nothing, Clock]):
+class Task(AbstractUnprimed[Nothing, Clock], AbstractClocked[Nothing]):
     """PPO on the environment's own reward, for calibration."""
 
     spec: EnvSpec = eqx.field(static=True)
@@ -37,22 +35,8 @@ class Task(AbstractUnprimed[Nothing, Clock], AbstractSolo[Nothing, Clock]):
     def streams(self) -> dict[str, float]:
         return {"task": 1.0}
 
-    @property
-    def frames(self) -> int:
-        return self.stack
-
-    @property
-    def num_features(self) -> int:
-        return 0
-
     def init(self, *, bodies: int, key: PRNGKeyArray) -> Nothing:
         return Nothing()
-
-    def start(self, timestep: TimeStep, before: Clock | None = None) -> Clock:
-        return first_clock(timestep, self.stack)
-
-    def see(self, memory: Clock) -> View:
-        return plain_view(self.spec, memory)
 
     def advance(
         self, learnt: Nothing, memory: Clock, action: Int[Array, ""], timestep: TimeStep
