@@ -5,9 +5,9 @@ STAMP := .venv/.installed
 
 .PHONY: quickstart test lint format requirements clean
 
-# Trains Adversarial Surprise for a minute and a half on two cores, then lets it play against random actions.
+# Trains Adversarial Surprise for about a minute on two cores, then lets it play against random actions.
 quickstart: $(STAMP)
-	$(BIN)/advsurprise train --steps 500k --out runs/quickstart
+	$(BIN)/advsurprise train --steps 1M --out runs/quickstart
 	$(BIN)/advsurprise eval runs/quickstart --episodes 200
 
 test: lint

@@ -6,12 +6,27 @@ import os
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
+import gc
 import itertools
+import pathlib
 
 import jax
 import pytest
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+MANY_MAPS = 20_000
+"""Memory maps after which compiled programs are thrown away."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _programs():
+    """Lets go of compiled programs before they are too many: each takes several of the 65,530 memory maps that Linux
+    grants a process, and XLA dies when they run out."""
+    yield
+    maps = pathlib.Path("/proc/self/maps")
+    if maps.exists() and maps.read_text().count("\n") > MANY_MAPS:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture
