@@ -1,4 +1,4 @@
-"""What is promised of every method in the folder: both loops, and so both collectors, exact resume, a line about itself."""
+"""What is promised of every method in the folder: both loops and so both collectors, exact resume, a line on itself."""
 
 import dataclasses
 import functools
