@@ -271,6 +271,7 @@ def test_mistakes_get_one_sentence_before_anything_is_made(tmp_path, monkeypatch
 def test_a_dry_run_plans_every_method(monkeypatch, capsys):
     def plan(cfg, tell):
         sizes = {"updates": cfg.updates, "steps": cfg.steps, "state_bytes": 1, "rollout_bytes": 1}
+        sizes |= {"update_bytes": 1, "largest_bodies": 99}
         times = {"compile_s": 1.0, "steps_per_s": 10.0, "estimated_s": 6.25}
         return {"config": cfg.as_dict(), "parameters_per_role": {"agent": 1}, **sizes, **times}
 

@@ -303,6 +303,9 @@ def test_configurations_come_from_files_and_flags_win(tmp_path, capsys):
     assert plan["config"]["ppo"] == {**dataclasses.asdict(PPOConfig()), "minibatch": 8, "epochs": 1}
     assert (plan["updates"], plan["steps"]) == (20, 320)
     assert plan["rollout_bytes"] > 8 * 2 * 4 * 49
+    # An update holds at least its rollout, and more bodies fit than the two that were planned.
+    assert plan["update_bytes"] > plan["rollout_bytes"]
+    assert plan["largest_bodies"] > 2
     assert plan["parameters_per_role"]["explore"] == plan["parameters_per_role"]["control"] > 10_000
     path.write_text('enw = "rooms/door"\n')
     with pytest.raises(SystemExit):
