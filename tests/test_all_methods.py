@@ -1,16 +1,17 @@
 """What is promised of every method in the folder: both loops and so both collectors, exact resume, a line on itself."""
 
-import dataclasses
 import functools
+import json
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sameness import assert_same, bits
 
 import advsurprise
 from advsurprise import checkpoint, methods
-from advsurprise.config import PPOConfig, RunConfig
+from advsurprise.config import PPOConfig, RunConfig, from_dict
 from advsurprise.evaluate import everyone, play
 from advsurprise.interaction import make_agent
 from advsurprise.training import Fused, Hosted
@@ -54,25 +55,6 @@ def _trained(name):
     return loop, states, history
 
 
-def _assert_same(left, right):
-    """Integers and flags to the bit, floats to rounding."""
-    assert jax.tree.structure(left) == jax.tree.structure(right)
-    for (path, a), b in zip(jax.tree_util.tree_leaves_with_path(left), jax.tree.leaves(right), strict=True):
-        name = jax.tree_util.keystr(path)
-        assert (a.shape, a.dtype) == (b.shape, b.dtype), name
-        if jnp.issubdtype(a.dtype, jnp.floating):
-            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4, err_msg=name)
-        else:
-            assert np.array_equal(a, b), name
-
-
-def _bits(tree):
-    return [
-        np.asarray(jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf).tobytes()
-        for leaf in jax.tree.leaves(tree)
-    ]
-
-
 @pytest.mark.parametrize("name", METHODS)
 def test_the_loops_train_the_same(name):
     _, states, history = _trained(name)
@@ -80,8 +62,8 @@ def test_the_loops_train_the_same(name):
     state = hosted.init()
     for expected in history:
         state, metrics = hosted.update(state)
-        _assert_same(expected, metrics)
-    _assert_same(jax.tree.map(lambda leaf: leaf[0], states[-1].learner), state.learner)
+        assert_same(expected, metrics)
+    assert_same(jax.tree.map(lambda leaf: leaf[0], states[-1].learner), state.learner)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -91,7 +73,7 @@ def test_a_saved_run_goes_on_to_the_bit(name, tmp_path):
     found, complaints = checkpoint.newest_good(tmp_path)
     assert not complaints
     state, metrics = loop.update(loop.resumed(checkpoint.load(found, loop.like())))
-    assert _bits((state, metrics)) == _bits((states[2], history[1]))
+    assert bits((state, metrics)) == bits((states[2], history[1]))
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -137,5 +119,5 @@ def _first(agent, env, key):
 def test_configurations_of_every_method_are_read_and_written():
     for name in methods.names():
         cfg = _config(name)
-        assert dataclasses.replace(cfg) == cfg
+        assert from_dict(json.loads(json.dumps(cfg.as_dict())), source="a file") == cfg
         assert methods.make(name, advsurprise.make("rooms/four").spec, **FIELDS.get(name, {})).spec.id == "rooms/four"

@@ -24,7 +24,7 @@ from advsurprise.envs.load import is_foreign
 from advsurprise.envs.settings import parse
 from advsurprise.errors import UserError
 from advsurprise.evaluate import Stand
-from advsurprise.training import Fused, make_loop, whole_episodes
+from advsurprise.training import Fused, make_loop, program_bytes, whole_episodes
 
 SHOWN = {
     "log_prob": "log-probability of scored steps (minus surprise)",
@@ -176,15 +176,14 @@ def _plan(cfg: RunConfig, tell: Callable[[str], None]) -> dict[str, Any]:
     tell("compiling and timing one update …")
     begun = time.perf_counter()
     state = loop.init()
-    state, found = loop.update(state)
-    jax.block_until_ready(found)
+    update = loop.trace(state).lower().compile()
+    state, _ = jax.block_until_ready(update(state))
     first = time.perf_counter() - begun
     begun = time.perf_counter()
-    state, found = loop.update(state)
-    jax.block_until_ready(found)
+    state, _ = jax.block_until_ready(update(state))
     each = time.perf_counter() - begun
     policies = state.learner.agent.policies
-    update_bytes = _update_bytes(loop, state)
+    update_bytes = program_bytes(update)
     return {
         "config": cfg.as_dict(),
         "updates": cfg.updates,
@@ -224,13 +223,7 @@ def dry_run_text(plan: dict[str, Any]) -> str:
 
 
 FILLED = 0.9
-"""Share of the memory that a run is thought to be able to fill."""
-
-
-def _update_bytes(loop: Fused, state: Any) -> int:
-    """What one update needs, as its compiled program says; it grows linearly with the number of bodies."""
-    found: Any = loop._update.lower(state).compile().memory_analysis()
-    return found.temp_size_in_bytes + found.argument_size_in_bytes + found.output_size_in_bytes
+"""Share of the memory that a run is thought to be able to fill. What an update needs grows linearly with its bodies."""
 
 
 def _memory() -> int:

@@ -33,9 +33,9 @@ SMOOTHED_SHARE = 20
 """The moving average covers one of so many parts of the longest run, if nothing else is asked for."""
 
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart (their yellow is lost on white).
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#777777", "#000000")
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#777777", "#000000", "#56B4E9")
 COLOURS: dict[str, str] = dict(
-    zip(("adversarial-surprise", "smirl", "rnd", "agac", "asp", "icm", "random", "task"), PALETTE, strict=True)
+    zip(("adversarial-surprise", "smirl", "rnd", "agac", "asp", "random", "task"), PALETTE, strict=False)
 )
 STYLES: tuple[Any, ...] = ("-", "--", ":", "-.")
 """Line styles of runs that have the same colour."""

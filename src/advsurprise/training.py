@@ -88,6 +88,10 @@ class Fused:
     def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
         return self._update(state)
 
+    def trace(self, state: TrainState) -> jax.stages.Traced:
+        """The update's program, for those who measure it: `.lower().compile()` makes it run."""
+        return self._update.trace(state)
+
     def agents(self, state: TrainState) -> list[Agent]:
         seeds = range(len(self.cfg.seeds))
         return [jax.tree.map(lambda leaf, seed=seed: leaf[seed], state.learner.agent) for seed in seeds]
@@ -111,6 +115,13 @@ class Fused:
         carry, rollout = self._collector.collect(state.learner.agent, state.carry, key=collect_key)
         learner, metrics = learn(state.learner, rollout, self.cfg.ppo, self._optimiser, key=learn_key)
         return TrainState(learner, carry, state.update + 1, state.key), metrics
+
+
+def program_bytes(program: jax.stages.Compiled) -> int:
+    """Memory that a compiled program needs while it runs, its arguments and results included."""
+    sizes: Any = program.memory_analysis()
+    held = sizes.argument_size_in_bytes + sizes.output_size_in_bytes - sizes.alias_size_in_bytes
+    return sizes.temp_size_in_bytes + held
 
 
 def over_seeds(function: Callable, seeds: int) -> Callable:

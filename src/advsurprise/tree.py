@@ -8,6 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, UInt32
 
 Tree = TypeVar("Tree")
+WIDEST = 16
+"""Entries per body up to which a leaf is small enough to be packed."""
 
 
 def select(choose: Bool[Array, ""], on_true: Tree, on_false: Tree) -> Tree:
@@ -25,8 +27,6 @@ class Packing:
 
     like: Any
     """The tree's shapes."""
-    widest: int = 16
-    """Entries per body up to which a leaf is small."""
 
     @classmethod
     def of(cls, tree: Any) -> "Packing":
@@ -55,9 +55,7 @@ class Packing:
 
     @property
     def _small(self) -> list[bool]:
-        return [
-            leaf.size <= self.widest * leaf.shape[0] and leaf.dtype.itemsize <= 4 for leaf in jax.tree.leaves(self.like)
-        ]
+        return [leaf.size <= WIDEST * leaf.shape[0] and leaf.dtype.itemsize <= 4 for leaf in jax.tree.leaves(self.like)]
 
 
 def _words(leaf: Array) -> UInt32[Array, "B n"]:

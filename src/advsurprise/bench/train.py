@@ -20,7 +20,7 @@ from advsurprise.bench import flops
 from advsurprise.config import RunConfig
 from advsurprise.envs.load import is_foreign
 from advsurprise.errors import UserError
-from advsurprise.training import Fused
+from advsurprise.training import Fused, program_bytes
 
 AUTHORS_STEPS_PER_S = 268
 """The published code of Adversarial Surprise on two cores, 16 bodies."""
@@ -145,7 +145,7 @@ def time_size(loop: Fused, updates: int, matmul: float) -> dict[str, Any]:
     peak_before = _device_peak()
     state = loop.init()
     begun = time.perf_counter()
-    traced = loop._update.trace(state)
+    traced = loop.trace(state)
     update = traced.lower().compile()
     compile_s = time.perf_counter() - begun
     collecting = jax.jit(loop.rollout).trace(state)
@@ -192,17 +192,10 @@ def _costs(program: jax.stages.Compiled) -> dict[str, Any]:
     """What XLA says of the whole program. Its operations and bytes have the body of every loop once, so they are for
     the record only."""
     counted: Any = program.cost_analysis() or {}
-    memory: Any = program.memory_analysis()
-    peak = (
-        memory.temp_size_in_bytes
-        + memory.argument_size_in_bytes
-        + memory.output_size_in_bytes
-        - memory.alias_size_in_bytes
-    )
     return {
         "flops_xla": counted.get("flops"),
         "bytes_accessed": counted.get("bytes accessed"),
-        "peak_bytes": peak,
+        "peak_bytes": program_bytes(program),
     }
 
 

@@ -46,7 +46,7 @@ def card(world: str, *, settings: Iterable[str], png: pathlib.Path | None, seed:
             "kind": spec.observation_kind,
         },
         "num_classes": spec.num_classes,
-        "classes": None if getattr(env, "encoding", "symbolic") == "symbolic" else getattr(env, "classes", None),
+        "classes": env.classes if isinstance(env, RoomWorld) and env.encoding != "symbolic" else None,
         "actions": [action.name.lower() for action in Action],
         "max_steps": spec.max_steps,
         "info": spec.info,

@@ -13,14 +13,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from advsurprise import tree
-from advsurprise.density import AbstractDensity
 from advsurprise.methods.base import (
     AbstractBystander,
+    AbstractFitted,
     AbstractUnprimed,
     Fitted,
     Times,
     check,
-    density_for,
     ended,
     first_frames,
     mean_where,
@@ -48,7 +47,9 @@ class Signal(eqx.Module):
     """−log p_θ(o_{t+1}) on every step, for the record."""
 
 
-class AdversarialSurprise(AbstractUnprimed[RunningMoments, Fitted], AbstractBystander[RunningMoments, Fitted]):
+class AdversarialSurprise(
+    AbstractFitted, AbstractUnprimed[RunningMoments, Fitted], AbstractBystander[RunningMoments, Fitted]
+):
     """Explore and Control take turns for one body: Explore seeks surprise, Control avoids it."""
 
     spec: EnvSpec = eqx.field(static=True)
@@ -102,23 +103,6 @@ class AdversarialSurprise(AbstractUnprimed[RunningMoments, Fitted], AbstractByst
         return ("explore", "control")
 
     @property
-    def streams(self) -> dict[str, float]:
-        return {"surprise": 1.0}
-
-    @property
-    def frames(self) -> int:
-        return self.stack
-
-    @property
-    def density(self) -> AbstractDensity:
-        """The model of single observations that fits what the world shows."""
-        return density_for(self.spec)
-
-    @property
-    def num_features(self) -> int:
-        return self.density.num_features
-
-    @property
     def round_length(self) -> int:
         """Steps of one turn each."""
         return self.k_explore + self.k_control
@@ -127,9 +111,6 @@ class AdversarialSurprise(AbstractUnprimed[RunningMoments, Fitted], AbstractByst
         place = time % self.round_length
         controls = place < self.k_control if self._control_begins else place >= self.k_explore
         return controls.astype("int32")
-
-    def init(self, *, bodies: int, key: PRNGKeyArray) -> RunningMoments:
-        return RunningMoments.start()
 
     def start(self, timestep: TimeStep, before: Fitted | None = None) -> Fitted:
         stats = self.density.init(self.spec.observation_shape)

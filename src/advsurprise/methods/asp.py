@@ -19,6 +19,7 @@ from advsurprise.methods.base import (
     Times,
     check,
     ended,
+    final_score,
     first_frames,
     mean_where,
     push,
@@ -214,9 +215,10 @@ class ASP(AbstractUnprimed[Nothing, Memory]):
         over = ended(rollout)
         bob = bob_reward(signal, over, clock=self.limit, k=self.reward_scale)
         scores = {
-            # Her game ends with her turn: what follows is paid on the step that ends it.
-            "alice": _score(self._alice_reward(rollout), over | signal.stopped, self.gamma),
-            "bob": _score(bob, over, self.gamma),
+            # Her game ends with her turn: what follows is paid on the step that ends it. A time-out has no future
+            # either, since time is in the input.
+            "alice": final_score(self._alice_reward(rollout), over | signal.stopped, self.gamma),
+            "bob": final_score(bob, over, self.gamma),
         }
         return learnt, scores
 
@@ -285,17 +287,6 @@ def _told(timestep: TimeStep) -> Int[Array, " n"]:
     if timestep.final_place is None:
         raise TypeError("the world does not tell the place that its spec promises")
     return timestep.final_place
-
-
-def _score(reward: Float[Array, "T B"], ends: Bool[Array, "T B"], gamma: float) -> Score:
-    """One stream that ends for good on some steps: time is in the input, so a time-out has no future either."""
-    return Score(
-        reward=reward[..., None],
-        discount=jnp.where(ends, 0.0, gamma)[..., None],
-        cut=ends[..., None],
-        bonus=jnp.zeros_like(reward),
-        target_shift=jnp.zeros_like(reward)[..., None],
-    )
 
 
 METHOD = ASP

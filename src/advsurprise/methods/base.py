@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from advsurprise.density import AbstractDensity, Categorical, Gaussian
 from advsurprise.errors import UserError
+from advsurprise.stats import RunningMoments
 from advsurprise.types import GO_ON, EnvSpec, Rollout, Score, TimeStep, View
 
 Learnt = TypeVar("Learnt")
@@ -192,6 +193,34 @@ class Fitted(eqx.Module):
     """Discounted return of the raw reward so far in this episode, R ← γ R + r."""
 
 
+class AbstractFitted(AbstractMethod[RunningMoments, Fitted]):
+    """A method that fits a density model to what bodies see, shows it to the policies, and is paid by surprise, on the
+    scale of what it has been paid so far."""
+
+    stack: eqx.AbstractVar[int]
+    """Observations the policies see at once."""
+
+    @property
+    def streams(self) -> dict[str, float]:
+        return {"surprise": 1.0}
+
+    @property
+    def frames(self) -> int:
+        return self.stack
+
+    @property
+    def density(self) -> AbstractDensity:
+        """The model of single observations that fits what the world shows."""
+        return density_for(self.spec)
+
+    @property
+    def num_features(self) -> int:
+        return self.density.num_features
+
+    def init(self, *, bodies: int, key: PRNGKeyArray) -> RunningMoments:
+        return RunningMoments.start()
+
+
 class AbstractClocked(AbstractSolo[Learnt, Clock]):
     """A single role that sees the last observations and the time, and remembers no more than that."""
 
@@ -241,13 +270,18 @@ def plain_view(spec: EnvSpec, clock: Clock) -> View:
 
 def plain_score(rollout: Rollout, reward: Float[Array, "T B"], gamma: float) -> Score:
     """One stream with the episode's own ends."""
-    return Score(
-        reward=reward[..., None],
-        discount=jnp.where(rollout.terminated, 0.0, gamma)[..., None],
-        cut=ended(rollout)[..., None],
-        bonus=jnp.zeros_like(reward),
-        target_shift=jnp.zeros_like(reward)[..., None],
-    )
+    return one_stream(reward, jnp.where(rollout.terminated, 0.0, gamma), ended(rollout))
+
+
+def final_score(reward: Float[Array, "T B"], ends: Bool[Array, "T B"], gamma: float) -> Score:
+    """One stream that ends for good on some steps, and on no others."""
+    return one_stream(reward, jnp.where(ends, 0.0, gamma), ends)
+
+
+def one_stream(reward: Float[Array, "T B"], discount: Float[Array, "T B"], cut: Bool[Array, "T B"]) -> Score:
+    """A single stream, nothing added to the advantage or the target."""
+    nothing = jnp.zeros_like(reward)
+    return Score(reward[..., None], discount[..., None], cut[..., None], nothing, nothing[..., None])
 
 
 def ended(rollout: Rollout) -> Bool[Array, "T B"]:

@@ -15,7 +15,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from advsurprise.fit import fit
-from advsurprise.methods.base import AbstractClocked, Clock, check, plain_score, tick
+from advsurprise.methods.base import AbstractClocked, Clock, check, one_stream, plain_score, tick
 from advsurprise.networks import Dense, blank_view, make_torso
 from advsurprise.stats import RunningMoments, discounted_return, scale, update_moments
 from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
@@ -258,13 +258,7 @@ def predictor_loss(
 
 def endless_score(reward: Float[Array, "T B"], gamma: float) -> Score:
     """One stream whose future goes on past the ends of episodes."""
-    return Score(
-        reward=reward[..., None],
-        discount=jnp.full((*reward.shape, 1), gamma),
-        cut=jnp.zeros((*reward.shape, 1), bool),
-        bonus=jnp.zeros_like(reward),
-        target_shift=jnp.zeros((*reward.shape, 1)),
-    )
+    return one_stream(reward, jnp.full(reward.shape, gamma), jnp.zeros(reward.shape, bool))
 
 
 def side_by_side(parts: list[Score]) -> Score:

@@ -11,13 +11,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from advsurprise import tree
-from advsurprise.density import AbstractDensity
 from advsurprise.methods.base import (
+    AbstractFitted,
     AbstractSolo,
     AbstractUnprimed,
     Fitted,
     check,
-    density_for,
+    final_score,
     first_frames,
     plain_score,
     push,
@@ -39,7 +39,7 @@ class Signal(eqx.Module):
     """Whether the model's episode ended on this step."""
 
 
-class Smirl(AbstractUnprimed[RunningMoments, Fitted], AbstractSolo[RunningMoments, Fitted]):
+class Smirl(AbstractFitted, AbstractUnprimed[RunningMoments, Fitted], AbstractSolo[RunningMoments, Fitted]):
     """Surprise minimisation: one role that is paid for familiar observations, on every step."""
 
     spec: EnvSpec = eqx.field(static=True)
@@ -69,29 +69,9 @@ class Smirl(AbstractUnprimed[RunningMoments, Fitted], AbstractSolo[RunningMoment
         check("smirl", rules)
 
     @property
-    def streams(self) -> dict[str, float]:
-        return {"surprise": 1.0}
-
-    @property
-    def frames(self) -> int:
-        return self.stack
-
-    @property
-    def density(self) -> AbstractDensity:
-        """The model of single observations that fits what the world shows."""
-        return density_for(self.spec)
-
-    @property
-    def num_features(self) -> int:
-        return self.density.num_features
-
-    @property
     def length(self) -> int:
         """Steps of the model's episode."""
         return self.spec.max_steps or self.horizon
-
-    def init(self, *, bodies: int, key: PRNGKeyArray) -> RunningMoments:
-        return RunningMoments.start()
 
     def start(self, timestep: TimeStep, before: Fitted | None = None) -> Fitted:
         frames = first_frames(timestep.obs, self.stack)
@@ -125,12 +105,10 @@ class Smirl(AbstractUnprimed[RunningMoments, Fitted], AbstractSolo[RunningMoment
         signal: Signal = rollout.signal
         learnt = update_moments(learnt, signal.discounted.reshape(-1))
         reward = signal.log_prob * self._factor(learnt)
-        score = plain_score(rollout, reward, self.gamma)
         if self._lives_on:
             # Only the model's own episodes end: a death leads on to the next life.
-            discount = jnp.where(signal.over, 0.0, self.gamma)[..., None]
-            score = Score(score.reward, discount, signal.over[..., None], score.bonus, score.target_shift)
-        return learnt, {"agent": score}
+            return learnt, {"agent": final_score(reward, signal.over, self.gamma)}
+        return learnt, {"agent": plain_score(rollout, reward, self.gamma)}
 
     def learn(
         self, learnt: RunningMoments, rollout: Rollout, *, key: PRNGKeyArray
