@@ -12,6 +12,7 @@ import pytest
 
 from advsurprise import learn, methods, ppo
 from advsurprise.config import PPOConfig
+from advsurprise.fit import fit
 from advsurprise.networks import ActorCritic
 from advsurprise.types import EnvSpec, View
 
@@ -151,7 +152,7 @@ def test_a_role_that_did_not_act_takes_no_step(getkey):
 @functools.partial(jax.jit, static_argnames="cfg")
 def _update(network, batch, cfg, key, rows=None):
     optimiser = ppo.optimiser(cfg)
-    return ppo.update(network, optimiser.init(network), batch, cfg, optimiser, rows=rows, key=key)
+    return fit([ppo.task(network, optimiser.init(network), batch, cfg, optimiser, rows=rows, key=key)])[0]
 
 
 def test_an_update_raises_the_better_arm(getkey):
@@ -192,7 +193,8 @@ def test_minibatches_cover_each_of_a_roles_samples_once_an_epoch(getkey, size, m
     rows = np.arange(1, total, 2) if known else jnp.arange(total) % 2 == 1
     optimiser = _count_rows()
     cfg = PPOConfig(epochs=5, minibatch=minibatch)
-    _, counts, _ = ppo.update(network, optimiser.init(network), batch, cfg, optimiser, rows=rows, key=getkey())
+    task = ppo.task(network, optimiser.init(network), batch, cfg, optimiser, rows=rows, key=getkey())
+    [(_, counts, _)] = fit([task])
     # 15 samples make three minibatches of 4: each epoch leaves out 3, anew each time.
     left_out = size % min(minibatch, size)
     counts, others = counts[1::2], counts[::2]

@@ -1,7 +1,8 @@
 """Gradient steps on shuffled minibatches: the only such loop, for policies and for whatever else a method trains."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,47 +14,92 @@ Loss = Callable[[Any, Int[Array, " M"], Float[Array, " M"]], tuple[Float[Array, 
 """(parameters, rows of the minibatch, their weights) -> (loss, what is worth logging)."""
 
 
-def fit(
-    params: Params,
-    opt_state: optax.OptState,
-    loss: Loss,
-    optimiser: optax.GradientTransformation,
-    mine: Bool[Array, " N"] | int,
-    *,
-    epochs: int,
-    minibatch: int,
-    key: PRNGKeyArray,
-) -> tuple[Params, optax.OptState, dict[str, Array]]:
-    """Passes over the samples in minibatches; each pass shuffles anew and leaves out what does not fill a minibatch.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task(Generic[Params]):
+    """What is fitted to what: passes over the samples in minibatches; each pass shuffles anew and leaves out what does
+    not fill a minibatch."""
 
-    `mine` says which rows are samples: all of the first so many (a plain number), or those of a mask, of which there
-    may be more or fewer from call to call. No gradient step is spent on the others.
-    """
-    rows = mine if isinstance(mine, int) else mine.shape[0]
-    size = min(minibatch, rows)
-    count = mine if isinstance(mine, int) else jnp.sum(mine)
-    # Fewer samples than one minibatch are one step with weights; none at all are no step.
-    number = rows // size if isinstance(mine, int) else jnp.where(count < size, jnp.minimum(count, 1), count // size)
+    params: Params
+    opt_state: optax.OptState
+    loss: Loss
+    optimiser: optax.GradientTransformation
+    mine: Bool[Array, " N"] | int
+    """Which rows are samples: all of the first so many (a plain number), or those of a mask, of which there may be more
+    or fewer from call to call. No gradient step is spent on the others."""
+    epochs: int
+    """Passes over the samples."""
+    minibatch: int
+    """Samples of a minibatch; all of them, if there are fewer."""
+    key: PRNGKeyArray
 
-    def step(index, carry):
+    @property
+    def rows(self) -> int:
+        """Rows that may be samples."""
+        return self.mine if isinstance(self.mine, int) else self.mine.shape[0]
+
+    @property
+    def size(self) -> int:
+        """Rows of a minibatch."""
+        return min(self.minibatch, self.rows)
+
+    @property
+    def number(self) -> int | Int[Array, ""]:
+        """Minibatches of a pass. Fewer samples than one minibatch are one step with weights; none at all are no step."""
+        if isinstance(self.mine, int):
+            return self.rows // self.size
+        count = jnp.sum(self.mine)
+        return jnp.where(count < self.size, jnp.minimum(count, 1), count // self.size)
+
+    def orders(self) -> Int[Array, " M"]:
+        """The rows in the order of every pass, pass after pass."""
+        keys = jax.random.split(self.key, self.epochs)
+        return jax.vmap(lambda key: shuffled(self.rows, self.mine, key=key))(keys).reshape(-1)
+
+    def start(self):
+        """Parameters, the optimiser's state and sums of what is logged, before the first step."""
+        rows, weight = jnp.zeros(self.size, jnp.int32), jnp.ones(self.size)
+        names = jax.eval_shape(self.loss, self.params, rows, weight)[1]
+        return self.params, self.opt_state, dict.fromkeys([*names, "loss", "grad_norm"], jnp.float32(0))
+
+    def step(self, orders: Int[Array, " M"], index: Int[Array, ""], carry):
+        """The gradient step of one minibatch, counted over all passes."""
         params, opt_state, total = carry
-        begin = (index // number) * rows + (index % number) * size
-        chosen = jax.lax.dynamic_slice(orders, (begin,), (size,))
-        weight = jnp.ones(size)
-        if not isinstance(mine, int):
-            weight = (index % number * size + jnp.arange(size) < count).astype(jnp.float32)
-        (value, found), gradient = jax.value_and_grad(loss, has_aux=True)(params, chosen, weight)
+        nth = index % self.number
+        chosen = jax.lax.dynamic_slice(orders, (index // self.number * self.rows + nth * self.size,), (self.size,))
+        weight = jnp.ones(self.size)
+        if not isinstance(self.mine, int):
+            weight = (nth * self.size + jnp.arange(self.size) < jnp.sum(self.mine)).astype(jnp.float32)
+        (value, found), gradient = jax.value_and_grad(self.loss, has_aux=True)(params, chosen, weight)
         with jax.numpy_dtype_promotion("standard"):  # optax raises floats to integer powers
-            change, opt_state = optimiser.update(gradient, opt_state, params)
+            change, opt_state = self.optimiser.update(gradient, opt_state, params)
         found = found | {"loss": value, "grad_norm": optax.tree.norm(gradient)}
         return jax.tree.map(jnp.add, params, change), opt_state, jax.tree.map(jnp.add, total, found)
 
-    orders = jax.vmap(lambda k: shuffled(rows, mine, key=k))(jax.random.split(key, epochs)).reshape(-1)
-    names = jax.eval_shape(loss, params, orders[:size], jnp.ones(size))[1]
-    total = dict.fromkeys([*names, "loss", "grad_norm"], jnp.float32(0))
-    params, opt_state, total = jax.lax.fori_loop(0, epochs * number, step, (params, opt_state, total))
-    steps = jnp.maximum(epochs * number, 1).astype(jnp.float32)
-    return params, opt_state, {name: value / steps for name, value in total.items()}
+
+Fitted = tuple[Params, optax.OptState, dict[str, Array]]
+"""Parameters, the optimiser's state, and means over all steps of what is worth logging."""
+
+
+def fit(tasks: Sequence[Task]) -> list[Fitted]:
+    """Fits all tasks, independent of each other. Those that take equally many steps, as is known beforehand, take them
+    side by side: a machine then works on one where it would have to wait within the other."""
+    steps = {task.number * task.epochs if isinstance(task.mine, int) else None for task in tasks}
+    if len(steps) == 1 and None not in steps:
+        return _loop(tasks)
+    return [fitted for task in tasks for fitted in _loop([task])]
+
+
+def _loop(tasks: Sequence[Task]) -> list[Fitted]:
+    """One loop over the steps of tasks that take equally many."""
+    orders = [task.orders() for task in tasks]
+    steps = tasks[0].epochs * tasks[0].number
+
+    def together(index, carries):
+        return [task.step(*each) for task, *each in zip(tasks, orders, [index] * len(tasks), carries, strict=True)]
+
+    ends = jax.lax.fori_loop(0, steps, together, [task.start() for task in tasks])
+    taken = jnp.maximum(steps, 1).astype(jnp.float32)
+    return [(params, opt, {name: value / taken for name, value in total.items()}) for params, opt, total in ends]
 
 
 def shuffled(rows: int, mine: Bool[Array, " N"] | int, *, key: PRNGKeyArray) -> Int[Array, " {rows}"]:

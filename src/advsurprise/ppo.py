@@ -8,7 +8,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from advsurprise.config import PPOConfig
-from advsurprise.fit import fit
+from advsurprise.fit import Task
 from advsurprise.networks import ActorCritic
 from advsurprise.types import View
 
@@ -96,7 +96,7 @@ def loss(
     return pi + cfg.value_coef * v - cfg.entropy_coef * entropy, metrics
 
 
-def update(
+def task(
     policy: ActorCritic,
     opt_state: optax.OptState,
     batch: Batch,
@@ -106,9 +106,9 @@ def update(
     rows: Int[np.ndarray, " M"] | Bool[Array, " N"] | None = None,
     share: float = 1.0,
     key: PRNGKeyArray,
-) -> tuple[ActorCritic, optax.OptState, dict[str, Array]]:
-    """Improves one policy on its samples in a batch: those of `rows`, known beforehand or a mask; all if left out.
-    With a mask, `share` is about how much of the batch it covers.
+) -> Task[ActorCritic]:
+    """The improvement of one policy on its samples in a batch: those of `rows`, known beforehand or a mask; all if left
+    out. With a mask, `share` is about how much of the batch it covers.
 
     Samples are gathered minibatch by minibatch, so roles that share a batch copy nothing.
     """
@@ -121,12 +121,12 @@ def update(
         chosen = chosen if known is None else jnp.asarray(known, jnp.int32)[chosen]
         return loss(policy, jax.tree.map(lambda leaf: leaf[chosen], batch), weight, cfg)
 
-    return fit(
-        policy,
-        opt_state,
-        minibatch_loss,
-        optimiser,
-        mine,
+    return Task(
+        params=policy,
+        opt_state=opt_state,
+        loss=minibatch_loss,
+        optimiser=optimiser,
+        mine=mine,
         epochs=cfg.epochs,
         minibatch=cfg.minibatch_of(samples),
         key=key,

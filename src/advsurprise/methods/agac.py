@@ -14,7 +14,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from advsurprise.advantage import turn_gae
-from advsurprise.fit import fit
+from advsurprise.fit import Task, fit
 from advsurprise.methods.base import (
     AbstractSolo,
     AbstractUnprimed,
@@ -199,16 +199,17 @@ class AGAC(AbstractUnprimed[Learnt, Memory], AbstractSolo[Learnt, Memory]):
             expected = adversary(jax.tree.map(lambda leaf: leaf[rows], view))
             return self.beta * jnp.mean(divergence(logits[rows], expected)), {}
 
-        adversary, opt_state, found = fit(
-            learnt.adversary,
-            learnt.opt_state,
-            loss,
-            self._optimiser,
-            number,
+        task = Task(
+            params=learnt.adversary,
+            opt_state=learnt.opt_state,
+            loss=loss,
+            optimiser=self._optimiser,
+            mine=number,
             epochs=self.epochs,
             minibatch=max(1, number // self.minibatches),
             key=key,
         )
+        [(adversary, opt_state, found)] = fit([task])
         seen |= found | {"c": self.coefficient(learnt)}
         return Learnt(adversary, opt_state, steps), {f"adversary/{name}": value for name, value in seen.items()}
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
-from advsurprise.fit import fit
+from advsurprise.fit import Task, fit
 from advsurprise.methods.base import AbstractClocked, Clock, check, one_stream, plain_score, tick
 from advsurprise.networks import Dense, blank_view, make_torso
 from advsurprise.stats import RunningMoments, discounted_return, scale, update_moments
@@ -222,16 +222,17 @@ class RND(AbstractClocked[Learnt]):
             kept = jax.random.bernoulli(mask_key, share, (len(x),)).astype(jnp.float32)
             loss = functools.partial(predictor_loss, x=x, aim=aim, kept=kept)
             predictor, opt_state = carry
-            predictor, opt_state, found = fit(
-                predictor,
-                opt_state,
-                loss,
-                self._optimiser,
-                len(x),
+            task = Task(
+                params=predictor,
+                opt_state=opt_state,
+                loss=loss,
+                optimiser=self._optimiser,
+                mine=len(x),
                 epochs=1,
                 minibatch=max(1, len(x) // self.minibatches),
                 key=fit_key,
             )
+            [(predictor, opt_state, found)] = fit([task])
             return (predictor, opt_state), found
 
         begin = (learnt.predictor, learnt.opt_state)
