@@ -152,7 +152,9 @@ def test_a_role_that_did_not_act_takes_no_step(getkey):
 @functools.partial(jax.jit, static_argnames="cfg")
 def _update(network, batch, cfg, key, rows=None):
     optimiser = ppo.optimiser(cfg)
-    return fit([ppo.task(network, optimiser.init(network), batch, cfg, optimiser, rows=rows, key=key)])[0]
+    return fit({"agent": ppo.lesson(network, optimiser.init(network), batch, cfg, optimiser, rows=rows, key=key)})[
+        "agent"
+    ]
 
 
 def test_an_update_raises_the_better_arm(getkey):
@@ -193,8 +195,8 @@ def test_minibatches_cover_each_of_a_roles_samples_once_an_epoch(getkey, size, m
     rows = np.arange(1, total, 2) if known else jnp.arange(total) % 2 == 1
     optimiser = _count_rows()
     cfg = PPOConfig(epochs=5, minibatch=minibatch)
-    task = ppo.task(network, optimiser.init(network), batch, cfg, optimiser, rows=rows, key=getkey())
-    [(_, counts, _)] = fit([task])
+    lesson = ppo.lesson(network, optimiser.init(network), batch, cfg, optimiser, rows=rows, key=getkey())
+    _, counts, _ = fit({"agent": lesson})["agent"]
     # 15 samples make three minibatches of 4: each epoch leaves out 3, anew each time.
     left_out = size % min(minibatch, size)
     counts, others = counts[1::2], counts[::2]

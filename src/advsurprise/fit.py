@@ -1,7 +1,7 @@
 """Gradient steps on shuffled minibatches: the only such loop, for policies and for whatever else a method trains."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import jax
@@ -15,7 +15,7 @@ Loss = Callable[[Any, Int[Array, " M"], Float[Array, " M"]], tuple[Float[Array, 
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Task(Generic[Params]):
+class Lesson(Generic[Params]):
     """What is fitted to what: passes over the samples in minibatches; each pass shuffles anew and leaves out what does
     not fill a minibatch."""
 
@@ -30,6 +30,8 @@ class Task(Generic[Params]):
     """Passes over the samples."""
     minibatch: int
     """Samples of a minibatch; all of them, if there are fewer."""
+    kept: float = 1.0
+    """Share of the samples that count, chosen anew in every minibatch; the others have weight 0."""
     key: PRNGKeyArray
 
     @property
@@ -44,11 +46,16 @@ class Task(Generic[Params]):
 
     @property
     def number(self) -> int | Int[Array, ""]:
-        """Minibatches of a pass. Fewer samples than one minibatch are one step with weights; none at all are no step."""
+        """Minibatches of a pass. Fewer samples than one minibatch are one step with weights; none are no step."""
         if isinstance(self.mine, int):
             return self.rows // self.size
         count = jnp.sum(self.mine)
         return jnp.where(count < self.size, jnp.minimum(count, 1), count // self.size)
+
+    @property
+    def steps(self) -> int | None:
+        """Gradient steps of all passes, if that is known beforehand."""
+        return self.epochs * (self.rows // self.size) if isinstance(self.mine, int) else None
 
     def orders(self) -> Int[Array, " M"]:
         """The rows in the order of every pass, pass after pass."""
@@ -69,6 +76,9 @@ class Task(Generic[Params]):
         weight = jnp.ones(self.size)
         if not isinstance(self.mine, int):
             weight = (nth * self.size + jnp.arange(self.size) < jnp.sum(self.mine)).astype(jnp.float32)
+        if self.kept < 1:
+            counts = jax.random.bernoulli(jax.random.fold_in(self.key, index), self.kept, (self.size,))
+            weight = jnp.where(counts, weight, 0.0)
         (value, found), gradient = jax.value_and_grad(self.loss, has_aux=True)(params, chosen, weight)
         with jax.numpy_dtype_promotion("standard"):  # optax raises floats to integer powers
             change, opt_state = self.optimiser.update(gradient, opt_state, params)
@@ -76,30 +86,36 @@ class Task(Generic[Params]):
         return jax.tree.map(jnp.add, params, change), opt_state, jax.tree.map(jnp.add, total, found)
 
 
-Fitted = tuple[Params, optax.OptState, dict[str, Array]]
+FitResult = tuple[Params, optax.OptState, dict[str, Array]]
 """Parameters, the optimiser's state, and means over all steps of what is worth logging."""
 
 
-def fit(tasks: Sequence[Task]) -> list[Fitted]:
-    """Fits all tasks, independent of each other. Those that take equally many steps, as is known beforehand, take them
-    side by side: a machine then works on one where it would have to wait within the other."""
-    steps = {task.number * task.epochs if isinstance(task.mine, int) else None for task in tasks}
-    if len(steps) == 1 and None not in steps:
-        return _loop(tasks)
-    return [fitted for task in tasks for fitted in _loop([task])]
+def fit(lessons: dict[str, Lesson]) -> dict[str, FitResult]:
+    """Fits all lessons, independent of each other. Those that are known to take equally many steps take them side by
+    side: a machine then works on one where it would have to wait within the other."""
+    groups: dict[int | str, dict[str, Lesson]] = {}
+    for name, lesson in lessons.items():
+        groups.setdefault(name if lesson.steps is None else lesson.steps, {})[name] = lesson
+    return {name: result for group in groups.values() for name, result in _side_by_side(group).items()}
 
 
-def _loop(tasks: Sequence[Task]) -> list[Fitted]:
-    """One loop over the steps of tasks that take equally many."""
-    orders = [task.orders() for task in tasks]
-    steps = tasks[0].epochs * tasks[0].number
+def _side_by_side(lessons: dict[str, Lesson]) -> dict[str, FitResult]:
+    """One loop over the steps of lessons that take equally many."""
+    orders = {name: lesson.orders() for name, lesson in lessons.items()}
+    first = next(iter(lessons.values()))
+    steps = first.epochs * first.number
 
-    def together(index, carries):
-        return [task.step(*each) for task, *each in zip(tasks, orders, [index] * len(tasks), carries, strict=True)]
+    def step(index, carries):
+        return {name: lesson.step(orders[name], index, carries[name]) for name, lesson in lessons.items()}
 
-    ends = jax.lax.fori_loop(0, steps, together, [task.start() for task in tasks])
+    ends = jax.lax.fori_loop(0, steps, step, {name: lesson.start() for name, lesson in lessons.items()})
     taken = jnp.maximum(steps, 1).astype(jnp.float32)
-    return [(params, opt, {name: value / taken for name, value in total.items()}) for params, opt, total in ends]
+    return {name: (*end, jax.tree.map(lambda total: total / taken, totals)) for name, (*end, totals) in ends.items()}
+
+
+def named(fitted: dict[str, FitResult]) -> dict[str, Array]:
+    """What is worth logging of all lessons, under their names."""
+    return {f"{name}/{metric}": value for name, (_, _, found) in fitted.items() for metric, value in found.items()}
 
 
 def shuffled(rows: int, mine: Bool[Array, " N"] | int, *, key: PRNGKeyArray) -> Int[Array, " {rows}"]:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from advsurprise import ppo
 from advsurprise.advantage import turn_gae
 from advsurprise.config import PPOConfig
-from advsurprise.fit import fit
+from advsurprise.fit import fit, named
 from advsurprise.interaction import Agent, role_schedule
 from advsurprise.measures import world_metrics
 from advsurprise.methods.base import AbstractMethod
@@ -60,12 +60,12 @@ def learn(
     method = agent.method
     method_key, *role_keys = jax.random.split(key, 1 + len(method.roles))
     learnt, scores = method.score(agent.learnt, rollout)
-    tasks, metrics = {}, {}
+    lessons, metrics = method.lessons(learnt, rollout, key=method_key), {}
     for index, (role, role_key) in enumerate(zip(method.roles, role_keys, strict=True)):
         if role not in optimiser:
             continue
         batch, rows, seen = role_batch(rollout, scores[role], index, method, lam=cfg.gae_lambda)
-        tasks[role] = ppo.task(
+        lessons[role] = ppo.lesson(
             agent.policies[role],
             learner.opt_states[role],
             batch,
@@ -76,11 +76,11 @@ def learn(
             key=role_key,
         )
         metrics |= {f"{role}/{name}": value for name, value in seen.items()}
-    policies, opt_states = dict(agent.policies), {}
-    for role, fitted in zip(tasks, fit(list(tasks.values())), strict=True):
-        policies[role], opt_states[role], found = fitted
-        metrics |= {f"{role}/{name}": value for name, value in found.items()}
-    learnt, found = method.learn(learnt, rollout, key=method_key)
+    fitted = fit(lessons)
+    policies = agent.policies | {role: fitted[role][0] for role in optimiser}
+    opt_states = {role: fitted[role][1] for role in optimiser}
+    learnt, found = method.learn(learnt, rollout, fitted)
+    metrics |= named(fitted)
     metrics |= found | world_metrics(rollout, method.spec)
     return Learner(Agent(method, policies, learnt), opt_states), metrics
 

@@ -71,18 +71,23 @@ class Conv(eqx.Module):
         rows, columns = x.shape[-3:-1]
         if rows * columns > FEW_CELLS or math.prod(x.shape[:-3]) < MANY_SAMPLES:
             return self.dense(patches(x, kernel=self.kernel, stride=self.stride, same=self.same))
-        return by_rows(x, self.weight, stride=self.stride, same=self.same) + self.dense.bias
+        return self._by_rows(x)
 
     def of_data(self, x: Float[Array, "n rows columns channels"]) -> Float[Array, "n new_rows new_columns outputs"]:
         """The same for an input that is data and needs no gradient, without cutting patches where that can be."""
         if (self.kernel, self.stride, self.same) != (SAME_KERNEL, SAME_STRIDE, True):
             return self(x)
+        if x.shape[-1] <= FEW_CHANNELS and len(x) >= MANY_SAMPLES:
+            return self._by_rows(x)
         return halved(self.weight, by_parity(x)) + self.dense.bias
 
+    def _by_rows(self, x: Float[Array, "*n rows columns channels"]) -> Float[Array, "*n new_rows new_columns outputs"]:
+        return by_rows(x, self.weight, stride=self.stride, same=self.same) + self.dense.bias
 
-FEW_CELLS, MANY_SAMPLES = 16, 64
-"""A convolution goes by rows up to so many cells and from so many samples on: for fewer, making the matrices costs more
-than they save."""
+
+FEW_CELLS, FEW_CHANNELS, MANY_SAMPLES = 16, 16, 64
+"""A convolution goes by rows up to so many cells (of data: channels) and from so many samples on: beyond, the matrices'
+zeros cost more than they save, and for fewer samples making the matrices does."""
 
 
 class GridTorso(eqx.Module):

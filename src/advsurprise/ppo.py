@@ -8,7 +8,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from advsurprise.config import PPOConfig
-from advsurprise.fit import Task
+from advsurprise.fit import Lesson
 from advsurprise.networks import ActorCritic
 from advsurprise.types import View
 
@@ -96,7 +96,7 @@ def loss(
     return pi + cfg.value_coef * v - cfg.entropy_coef * entropy, metrics
 
 
-def task(
+def lesson(
     policy: ActorCritic,
     opt_state: optax.OptState,
     batch: Batch,
@@ -106,7 +106,7 @@ def task(
     rows: Int[np.ndarray, " M"] | Bool[Array, " N"] | None = None,
     share: float = 1.0,
     key: PRNGKeyArray,
-) -> Task[ActorCritic]:
+) -> Lesson[ActorCritic]:
     """The improvement of one policy on its samples in a batch: those of `rows`, known beforehand or a mask; all if left
     out. With a mask, `share` is about how much of the batch it covers.
 
@@ -121,7 +121,7 @@ def task(
         chosen = chosen if known is None else jnp.asarray(known, jnp.int32)[chosen]
         return loss(policy, jax.tree.map(lambda leaf: leaf[chosen], batch), weight, cfg)
 
-    return Task(
+    return Lesson(
         params=policy,
         opt_state=opt_state,
         loss=minibatch_loss,

@@ -11,6 +11,7 @@ import pytest
 
 from advsurprise import interaction, learn
 from advsurprise.errors import UserError
+from advsurprise.fit import fit, named
 from advsurprise.interaction import Agent
 from advsurprise.methods.agac import AGAC, Signal
 from advsurprise.types import Decision, EnvSpec, Rollout, TimeStep, View
@@ -62,8 +63,9 @@ def update(method, learnt, rollout, key):
     """Both halves of an update, in the learner's order."""
     learnt, scores = method.score(learnt, rollout)
     batch, _, _ = learn.role_batch(rollout, scores["agent"], 0, method, lam=LAM)
-    learnt, metrics = method.learn(learnt, rollout, key=key)
-    return learnt, batch, metrics
+    fitted = fit(method.lessons(learnt, rollout, key=key))
+    learnt, metrics = method.learn(learnt, rollout, fitted)
+    return learnt, batch, metrics | named(fitted)
 
 
 # The oracle, in float64.

@@ -247,7 +247,7 @@ def scripted():
         return (
             rollout,
             {role: score.reward[:, 0, 0] for role, score in scores.items()},
-            method.learn(agent.learnt, rollout, key=jax.random.key(2))[1],
+            method.learn(agent.learnt, rollout, {})[1],
         )
 
     return lambda *actions: run(jnp.asarray((actions + (STAY,) * 8)[:8], jnp.int32))

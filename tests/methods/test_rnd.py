@@ -11,6 +11,7 @@ import pytest
 
 from advsurprise import learn
 from advsurprise.errors import UserError
+from advsurprise.fit import fit, named
 from advsurprise.methods.rnd import RND, Signal
 from advsurprise.types import Decision, EnvSpec, Rollout, TimeStep, View
 
@@ -52,8 +53,9 @@ def init(method, bodies, key):
 def update(method, learnt, rollout, key):
     """Both halves of an update, in the learner's order."""
     scored, scores = method.score(learnt, rollout)
-    after, metrics = method.learn(scored, rollout, key=key)
-    return scored, scores["agent"], after, metrics
+    fitted = fit(method.lessons(scored, rollout, key=key))
+    after, metrics = method.learn(scored, rollout, fitted)
+    return scored, scores["agent"], after, metrics | named(fitted)
 
 
 def draw(*axes, seed=0, spec=REAL):

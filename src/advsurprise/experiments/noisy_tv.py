@@ -24,6 +24,7 @@ from matplotlib.figure import Figure
 from advsurprise import envs
 from advsurprise.collect import Carry, ScanCollector
 from advsurprise.evaluate import everyone
+from advsurprise.fit import fit
 from advsurprise.grid.tiles import NUM_COLOURS
 from advsurprise.interaction import Agent, make_agent
 from advsurprise.methods.base import mean_where
@@ -78,7 +79,7 @@ def runs(settings: Settings) -> list[dict[str, float]]:
     @jax.jit
     def learn(learnt: Learnt, rollout: Rollout, key: PRNGKeyArray):
         row = measured(method.errors(learnt, rollout.signal.obs), rollout, method.spec.num_classes)
-        return method.learn(learnt, rollout, key=key)[0], row
+        return method.learn(learnt, rollout, fit(method.lessons(learnt, rollout, key=key)))[0], row
 
     agent, carries = begin()
     carries, rollout = collect(agent, carries, prime_key)

@@ -10,9 +10,10 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int
 
 from advsurprise import tree
+from advsurprise.fit import FitResult
 from advsurprise.methods.base import (
     AbstractBystander,
     AbstractFitted,
@@ -155,7 +156,7 @@ class AdversarialSurprise(
         return learnt, {role: plain_score(rollout, rewards[role], self.gamma) for role in self.roles}
 
     def learn(
-        self, learnt: RunningMoments, rollout: Rollout, *, key: PRNGKeyArray
+        self, learnt: RunningMoments, rollout: Rollout, fitted: dict[str, FitResult]
     ) -> tuple[RunningMoments, dict[str, Array]]:
         signal: Signal = rollout.signal
         by_role = {

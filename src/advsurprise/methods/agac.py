@@ -14,7 +14,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from advsurprise.advantage import turn_gae
-from advsurprise.fit import Task, fit
+from advsurprise.fit import FitResult, Lesson
 from advsurprise.methods.base import (
     AbstractSolo,
     AbstractUnprimed,
@@ -186,11 +186,8 @@ class AGAC(AbstractUnprimed[Learnt, Memory], AbstractSolo[Learnt, Memory]):
             )
         }
 
-    def learn(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> tuple[Learnt, dict[str, Array]]:
-        # As in `score`: where both are compiled together the adversary still runs once.
-        seen = compared(rollout, self.expected(learnt, rollout))
+    def lessons(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> dict[str, Lesson]:
         number = rollout.reward.size
-        steps = jnp.minimum(learnt.steps + number, self.anneal_steps)
         view, logits = jax.tree.map(
             lambda leaf: leaf.reshape(number, *leaf.shape[2:]), (rollout.decision.view, rollout.decision.logits)
         )
@@ -199,7 +196,7 @@ class AGAC(AbstractUnprimed[Learnt, Memory], AbstractSolo[Learnt, Memory]):
             expected = adversary(jax.tree.map(lambda leaf: leaf[rows], view))
             return self.beta * jnp.mean(divergence(logits[rows], expected)), {}
 
-        task = Task(
+        adversary = Lesson(
             params=learnt.adversary,
             opt_state=learnt.opt_state,
             loss=loss,
@@ -209,8 +206,13 @@ class AGAC(AbstractUnprimed[Learnt, Memory], AbstractSolo[Learnt, Memory]):
             minibatch=max(1, number // self.minibatches),
             key=key,
         )
-        [(adversary, opt_state, found)] = fit([task])
-        seen |= found | {"c": self.coefficient(learnt)}
+        return {"adversary": adversary}
+
+    def learn(self, learnt: Learnt, rollout: Rollout, fitted: dict[str, FitResult]) -> tuple[Learnt, dict[str, Array]]:
+        # As in `score`: where both are compiled together the adversary still runs once.
+        seen = compared(rollout, self.expected(learnt, rollout)) | {"c": self.coefficient(learnt)}
+        adversary, opt_state, _ = fitted["adversary"]
+        steps = jnp.minimum(learnt.steps + rollout.reward.size, self.anneal_steps)
         return Learnt(adversary, opt_state, steps), {f"adversary/{name}": value for name, value in seen.items()}
 
     def expected(self, learnt: Learnt, rollout: Rollout) -> Float[Array, "T B A"]:

@@ -12,8 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
+from advsurprise.fit import FitResult
 from advsurprise.methods.base import (
     NEVER,
+    AbstractPoliciesOnly,
     AbstractUnprimed,
     Nothing,
     Times,
@@ -73,7 +75,7 @@ class Signal(eqx.Module):
         }
 
 
-class ASP(AbstractUnprimed[Nothing, Memory]):
+class ASP(AbstractPoliciesOnly[Nothing, Memory], AbstractUnprimed[Nothing, Memory]):
     """Asymmetric self-play: Alice does something and stops, Bob is paid to do the same faster, Alice if he is slow."""
 
     spec: EnvSpec = eqx.field(static=True)
@@ -222,7 +224,9 @@ class ASP(AbstractUnprimed[Nothing, Memory]):
         }
         return learnt, scores
 
-    def learn(self, learnt: Nothing, rollout: Rollout, *, key: PRNGKeyArray) -> tuple[Nothing, dict[str, Array]]:
+    def learn(
+        self, learnt: Nothing, rollout: Rollout, fitted: dict[str, FitResult]
+    ) -> tuple[Nothing, dict[str, Array]]:
         signal: Signal = rollout.signal
         over = ended(rollout)
         outcomes = signal.outcomes

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from advsurprise.density import AbstractDensity, Categorical, Gaussian
 from advsurprise.errors import UserError
+from advsurprise.fit import FitResult, Lesson
 from advsurprise.stats import RunningMoments
 from advsurprise.types import GO_ON, EnvSpec, Rollout, Score, TimeStep, View
 
@@ -122,8 +123,12 @@ class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
         """Signals of a whole rollout to rewards for each role."""
 
     @abc.abstractmethod
-    def learn(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> tuple[Learnt, dict[str, Array]]:
-        """Trains the method's own networks, and gives what is worth logging of the rollout."""
+    def lessons(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> dict[str, Lesson]:
+        """What the method's own networks are to be fitted to. Policies are fitted in the same loop."""
+
+    @abc.abstractmethod
+    def learn(self, learnt: Learnt, rollout: Rollout, fitted: dict[str, FitResult]) -> tuple[Learnt, dict[str, Array]]:
+        """Takes over what came of `lessons`, and gives what is worth logging of the rollout."""
 
 
 class AbstractBystander(AbstractMethod[Learnt, Memory]):
@@ -171,6 +176,13 @@ class AbstractUnprimed(AbstractMethod[Learnt, Memory]):
         return learnt
 
 
+class AbstractPoliciesOnly(AbstractMethod[Learnt, Memory]):
+    """A method that trains nothing but its policies."""
+
+    def lessons(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> dict[str, Lesson]:
+        return {}
+
+
 class Clock(eqx.Module):
     """What a body carries through an episode where nothing but time and the last observations matter."""
 
@@ -193,7 +205,7 @@ class Fitted(eqx.Module):
     """Discounted return of the raw reward so far in this episode, R ← γ R + r."""
 
 
-class AbstractFitted(AbstractMethod[RunningMoments, Fitted]):
+class AbstractFitted(AbstractPoliciesOnly[RunningMoments, Fitted]):
     """A method that fits a density model to what bodies see, shows it to the policies, and is paid by surprise, on the
     scale of what it has been paid so far."""
 

@@ -6,8 +6,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
+from advsurprise.fit import FitResult
 from advsurprise.methods.base import (
     AbstractClocked,
+    AbstractPoliciesOnly,
     AbstractUnprimed,
     Clock,
     Nothing,
@@ -17,7 +19,7 @@ from advsurprise.methods.base import (
 from advsurprise.types import EnvSpec, Rollout, Score, TimeStep
 
 
-class Random(AbstractUnprimed[Nothing, Clock], AbstractClocked[Nothing]):
+class Random(AbstractPoliciesOnly[Nothing, Clock], AbstractUnprimed[Nothing, Clock], AbstractClocked[Nothing]):
     """Uniform random actions, for calibration: nothing is learnt."""
 
     trains: ClassVar[bool] = False
@@ -39,7 +41,9 @@ class Random(AbstractUnprimed[Nothing, Clock], AbstractClocked[Nothing]):
     def score(self, learnt: Nothing, rollout: Rollout) -> tuple[Nothing, dict[str, Score]]:
         return learnt, {"agent": plain_score(rollout, jnp.zeros_like(rollout.reward), 0.0)}
 
-    def learn(self, learnt: Nothing, rollout: Rollout, *, key: PRNGKeyArray) -> tuple[Nothing, dict[str, Array]]:
+    def learn(
+        self, learnt: Nothing, rollout: Rollout, fitted: dict[str, FitResult]
+    ) -> tuple[Nothing, dict[str, Array]]:
         return learnt, {}
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
-from advsurprise.fit import Task, fit
+from advsurprise.fit import FitResult, Lesson
 from advsurprise.methods.base import AbstractClocked, Clock, check, one_stream, plain_score, tick
 from advsurprise.networks import Dense, blank_view, make_torso
 from advsurprise.stats import RunningMoments, discounted_return, scale, update_moments
@@ -169,7 +169,25 @@ class RND(AbstractClocked[Learnt]):
             parts.append(plain_score(rollout, jnp.clip(rollout.reward, -1.0, 1.0), self.gamma_extrinsic))
         return learnt, {"agent": side_by_side(parts)}
 
-    def learn(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> tuple[Learnt, dict[str, Array]]:
+    def lessons(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> dict[str, Lesson]:
+        obs = rollout.signal.obs
+        # In the published order: rewards first, then the moments, then the predictor.
+        learnt = self.absorb_inputs(learnt, obs)
+        x = self.standardised(learnt.inputs, obs).reshape(-1, *self.input_spec.observation_shape)
+        predictor = Lesson(
+            params=learnt.predictor,
+            opt_state=learnt.opt_state,
+            loss=functools.partial(predictor_loss, x=x, aim=learnt.target(x)),
+            optimiser=self._optimiser,
+            mine=len(x),
+            epochs=self.epochs,
+            minibatch=max(1, len(x) // self.minibatches),
+            kept=min(1.0, self.predictor_bodies / obs.shape[1]),
+            key=key,
+        )
+        return {"predictor": predictor}
+
+    def learn(self, learnt: Learnt, rollout: Rollout, fitted: dict[str, FitResult]) -> tuple[Learnt, dict[str, Array]]:
         obs = rollout.signal.obs
         # As in `score`: where both are compiled together the networks still run once.
         error = self.errors(learnt, obs)
@@ -180,9 +198,9 @@ class RND(AbstractClocked[Learnt]):
             "intrinsic/return_std": 1 / scale(learnt.returns),
             "intrinsic/clipped": jnp.mean(at_limit.astype(jnp.float32)),
         }
-        # In the published order: rewards first, then the moments, then the predictor.
-        learnt, found = self._train(self.absorb_inputs(learnt, obs), obs, key=key)
-        return learnt, seen | {f"predictor/{name}": value for name, value in found.items()}
+        predictor, opt_state, _ = fitted["predictor"]
+        learnt = self.absorb_inputs(learnt, obs)
+        return dataclasses.replace(learnt, predictor=predictor, opt_state=opt_state), seen
 
     def entries(self, obs: Shaped[Array, "..."]) -> Float[Array, "..."]:
         """Observations as real numbers, in the shape of `input_spec` after any number of leading axes."""
@@ -208,38 +226,6 @@ class RND(AbstractClocked[Learnt]):
     def _optimiser(self) -> optax.GradientTransformation:
         return optax.adam(self.lr, eps=ADAM_EPS)
 
-    def _train(
-        self, learnt: Learnt, obs: Shaped[Array, "T B ..."], *, key: PRNGKeyArray
-    ) -> tuple[Learnt, dict[str, Array]]:
-        """Passes over the rollout's new observations, each with a fresh choice of the samples that count."""
-        bodies = obs.shape[1]
-        share = min(1.0, self.predictor_bodies / bodies)
-        x = self.standardised(learnt.inputs, obs).reshape(-1, *self.input_spec.observation_shape)
-        aim = learnt.target(x)
-
-        def one_pass(carry, key):
-            mask_key, fit_key = jax.random.split(key)
-            kept = jax.random.bernoulli(mask_key, share, (len(x),)).astype(jnp.float32)
-            loss = functools.partial(predictor_loss, x=x, aim=aim, kept=kept)
-            predictor, opt_state = carry
-            task = Task(
-                params=predictor,
-                opt_state=opt_state,
-                loss=loss,
-                optimiser=self._optimiser,
-                mine=len(x),
-                epochs=1,
-                minibatch=max(1, len(x) // self.minibatches),
-                key=fit_key,
-            )
-            [(predictor, opt_state, found)] = fit([task])
-            return (predictor, opt_state), found
-
-        begin = (learnt.predictor, learnt.opt_state)
-        (predictor, opt_state), found = jax.lax.scan(one_pass, begin, jax.random.split(key, self.epochs))
-        learnt = dataclasses.replace(learnt, predictor=predictor, opt_state=opt_state)
-        return learnt, jax.tree.map(jnp.mean, found)
-
 
 def predictor_loss(
     predictor: Embedding,
@@ -248,13 +234,11 @@ def predictor_loss(
     *,
     x: Float[Array, "N *entries"],
     aim: Float[Array, "N width"],
-    kept: Float[Array, " N"],
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
     """Σ_i m_i mean_k (g_k(x_i) − f_k(x_i))² / max(1, Σ_i m_i) over the rows of a minibatch, m_i whether sample i
     counts."""
     missed = jnp.mean((predictor(x[rows]) - aim[rows]) ** 2, axis=-1)
-    counts = kept[rows] * weight
-    return jnp.sum(missed * counts) / jnp.maximum(jnp.sum(counts), 1.0), {}
+    return jnp.sum(missed * weight) / jnp.maximum(jnp.sum(weight), 1.0), {}
 
 
 def endless_score(reward: Float[Array, "T B"], gamma: float) -> Score:

@@ -8,9 +8,10 @@ from typing import Literal
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int
 
 from advsurprise import tree
+from advsurprise.fit import FitResult
 from advsurprise.methods.base import (
     AbstractFitted,
     AbstractSolo,
@@ -111,7 +112,7 @@ class Smirl(AbstractFitted, AbstractUnprimed[RunningMoments, Fitted], AbstractSo
         return learnt, {"agent": plain_score(rollout, reward, self.gamma)}
 
     def learn(
-        self, learnt: RunningMoments, rollout: Rollout, *, key: PRNGKeyArray
+        self, learnt: RunningMoments, rollout: Rollout, fitted: dict[str, FitResult]
     ) -> tuple[RunningMoments, dict[str, Array]]:
         signal: Signal = rollout.signal
         return learnt, {"surprise": -jnp.mean(signal.log_prob), "reward_scale": self._factor(learnt)}

@@ -3,8 +3,10 @@
 import equinox as eqx
 from jaxtyping import Array, Int, PRNGKeyArray
 
+from advsurprise.fit import FitResult
 from advsurprise.methods.base import (
     AbstractClocked,
+    AbstractPoliciesOnly,
     AbstractUnprimed,
     Clock,
     Nothing,
@@ -15,7 +17,7 @@ from advsurprise.methods.base import (
 from advsurprise.types import EnvSpec, Rollout, Score, TimeStep
 
 
-class Task(AbstractUnprimed[Nothing, Clock], AbstractClocked[Nothing]):
+class Task(AbstractPoliciesOnly[Nothing, Clock], AbstractUnprimed[Nothing, Clock], AbstractClocked[Nothing]):
     """PPO on the environment's own reward, for calibration."""
 
     spec: EnvSpec = eqx.field(static=True)
@@ -46,7 +48,9 @@ class Task(AbstractUnprimed[Nothing, Clock], AbstractClocked[Nothing]):
     def score(self, learnt: Nothing, rollout: Rollout) -> tuple[Nothing, dict[str, Score]]:
         return learnt, {"agent": plain_score(rollout, rollout.reward, self.gamma)}
 
-    def learn(self, learnt: Nothing, rollout: Rollout, *, key: PRNGKeyArray) -> tuple[Nothing, dict[str, Array]]:
+    def learn(
+        self, learnt: Nothing, rollout: Rollout, fitted: dict[str, FitResult]
+    ) -> tuple[Nothing, dict[str, Array]]:
         return learnt, {}
 
 
