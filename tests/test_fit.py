@@ -11,7 +11,7 @@ from advsurprise.fit import Lesson, fit, named
 ROWS = 24
 
 
-def _counting(*, mine: int | jax.Array = ROWS, **fields) -> Lesson:
+def _counting(*, mine: int | np.ndarray | jax.Array = ROWS, **fields) -> Lesson:
     """A lesson whose parameters count how often each row came up with weight 1."""
 
     def loss(counts, rows, weight):
@@ -86,6 +86,13 @@ def test_every_sample_counts_unless_only_a_share_is_kept():
     counts, _, found = fit({"all": _counting()})["all"]
     np.testing.assert_array_equal(counts, 3)
     assert float(found["weight"]) == 4
+
+
+def test_samples_with_given_numbers_are_the_only_ones():
+    rows = np.array([1, 5, 7, 20])
+    counts, _, _ = fit({"some": _counting(mine=rows, minibatch=2)})["some"]
+    np.testing.assert_array_equal(np.flatnonzero(counts), rows)
+    np.testing.assert_array_equal(counts[rows], 3)
 
 
 def test_a_share_of_the_samples_is_chosen_anew_in_every_pass():

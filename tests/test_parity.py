@@ -91,7 +91,7 @@ def test_the_loops_train_the_same_and_a_seed_alone_as_among_others(rooms):
     assert_same(jax.tree.map(lambda leaf: leaf[0], fused.learner), hosted.learner)
 
 
-def test_the_same_seed_twice_gives_the_samebits(rooms):
+def test_the_same_seed_twice_gives_the_same_bits(rooms):
     first, second = bits(rooms["fused"]), bits(rooms["again"])
     assert len(first) > 100
     assert first == second

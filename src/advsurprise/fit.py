@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
@@ -23,9 +24,9 @@ class Lesson(Generic[Params]):
     opt_state: optax.OptState
     loss: Loss
     optimiser: optax.GradientTransformation
-    mine: Bool[Array, " N"] | int
-    """Which rows are samples: all of the first so many (a plain number), or those of a mask, of which there may be more
-    or fewer from call to call. No gradient step is spent on the others."""
+    mine: Bool[Array, " N"] | Int[np.ndarray, " M"] | int
+    """Which rows are samples: all of the first so many (a plain number), those with the given numbers, or those of a
+    mask, of which there may be more or fewer from call to call. No gradient step is spent on the others."""
     epochs: int
     """Passes over the samples."""
     minibatch: int
@@ -37,7 +38,7 @@ class Lesson(Generic[Params]):
     @property
     def rows(self) -> int:
         """Rows that may be samples."""
-        return self.mine if isinstance(self.mine, int) else self.mine.shape[0]
+        return self.mine if isinstance(self.mine, int) else len(self.mine)
 
     @property
     def size(self) -> int:
@@ -47,7 +48,7 @@ class Lesson(Generic[Params]):
     @property
     def number(self) -> int | Int[Array, ""]:
         """Minibatches of a pass. Fewer samples than one minibatch are one step with weights; none are no step."""
-        if isinstance(self.mine, int):
+        if not isinstance(self.mine, jax.Array):
             return self.rows // self.size
         count = jnp.sum(self.mine)
         return jnp.where(count < self.size, jnp.minimum(count, 1), count // self.size)
@@ -55,12 +56,15 @@ class Lesson(Generic[Params]):
     @property
     def steps(self) -> int | None:
         """Gradient steps of all passes, if that is known beforehand."""
-        return self.epochs * (self.rows // self.size) if isinstance(self.mine, int) else None
+        return None if isinstance(self.mine, jax.Array) else self.epochs * (self.rows // self.size)
 
     def orders(self) -> Int[Array, " M"]:
         """The rows in the order of every pass, pass after pass."""
         keys = jax.random.split(self.key, self.epochs)
-        return jax.vmap(lambda key: shuffled(self.rows, self.mine, key=key))(keys).reshape(-1)
+        mask = self.mine if isinstance(self.mine, jax.Array) else None
+        orders = jax.vmap(lambda key: shuffled(self.rows, mask, key=key))(keys).reshape(-1)
+        # Numbers are looked up here, once: within a step, a CPU would look them up again for every entry it gathers.
+        return jnp.asarray(self.mine, jnp.int32)[orders] if isinstance(self.mine, np.ndarray) else orders
 
     def start(self):
         """Parameters, the optimiser's state and sums of what is logged, before the first step."""
@@ -74,7 +78,7 @@ class Lesson(Generic[Params]):
         nth = index % self.number
         chosen = jax.lax.dynamic_slice(orders, (index // self.number * self.rows + nth * self.size,), (self.size,))
         weight = jnp.ones(self.size)
-        if not isinstance(self.mine, int):
+        if isinstance(self.mine, jax.Array):
             weight = (nth * self.size + jnp.arange(self.size) < jnp.sum(self.mine)).astype(jnp.float32)
         if self.kept < 1:
             counts = jax.random.bernoulli(jax.random.fold_in(self.key, index), self.kept, (self.size,))
@@ -118,12 +122,12 @@ def named(fitted: dict[str, FitResult]) -> dict[str, Array]:
     return {f"{name}/{metric}": value for name, (_, _, found) in fitted.items() for metric, value in found.items()}
 
 
-def shuffled(rows: int, mine: Bool[Array, " N"] | int, *, key: PRNGKeyArray) -> Int[Array, " {rows}"]:
+def shuffled(rows: int, mask: Bool[Array, " {rows}"] | None = None, *, key: PRNGKeyArray) -> Int[Array, " {rows}"]:
     """All rows in random order; with a mask, those of the mask first.
 
     Sorted by random words once, where `jax.random.permutation` sorts twice: words that are equal by chance, one pair in
     four thousand million, keep their order.
     """
     words = jax.random.bits(key, (rows,), jnp.uint32)
-    first = words if isinstance(mine, int) else jnp.where(mine, words >> 1, words | jnp.uint32(1 << 31))
+    first = words if mask is None else jnp.where(mask, words >> 1, words | jnp.uint32(1 << 31))
     return jnp.argsort(first).astype(jnp.int32)

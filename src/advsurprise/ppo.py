@@ -112,13 +112,10 @@ def lesson(
 
     Samples are gathered minibatch by minibatch, so roles that share a batch copy nothing.
     """
-    chosen_rows = np.arange(batch.action.shape[0]) if rows is None else rows
-    known = chosen_rows if isinstance(chosen_rows, np.ndarray) else None
-    mine = len(chosen_rows) if isinstance(chosen_rows, np.ndarray) else chosen_rows
-    samples = mine if isinstance(mine, int) else round(share * mine.size)
+    mine = np.arange(batch.action.shape[0]) if rows is None else rows
+    samples = mine.size if isinstance(mine, np.ndarray) else round(share * mine.size)
 
     def minibatch_loss(policy: ActorCritic, chosen: Int[Array, " M"], weight: Float[Array, " M"]):
-        chosen = chosen if known is None else jnp.asarray(known, jnp.int32)[chosen]
         return loss(policy, jax.tree.map(lambda leaf: leaf[chosen], batch), weight, cfg)
 
     return Lesson(
