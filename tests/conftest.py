@@ -1,10 +1,18 @@
 """Strict numerics for every test: no silent change of dtype."""
 
+import atexit
 import os
+import shutil
+import tempfile
 
-# Tests compile much and run little: let XLA compile quickly.
+# Tests compile much and run little: let XLA compile quickly, and each program once for all tests and workers, which
+# inherit the folder's name.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="advsurprise-tests-")
+    atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
 import gc
 import itertools
