@@ -104,6 +104,13 @@ def test_a_share_of_the_samples_is_chosen_anew_in_every_pass():
     assert float(found["weight"]) == pytest.approx(1, abs=0.15)
 
 
+def test_the_key_that_shuffles_a_pass_does_not_choose_the_samples_that_count():
+    lesson = _counting(kept=0.5, epochs=1, minibatch=ROWS)
+    counts, _, _ = fit({"some": lesson})["some"]
+    shuffling = jax.random.split(lesson.key, 1)[0]
+    assert not np.array_equal(counts[lesson.orders()] == 1, jax.random.bernoulli(shuffling, 0.5, (ROWS,)))
+
+
 def test_metrics_bear_their_lessons_names():
     found = named(fit({"a": _regression(0), "b": _counting()}))
     assert set(found) == {"a/slope", "a/loss", "a/grad_norm", "b/weight", "b/loss", "b/grad_norm"}

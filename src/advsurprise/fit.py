@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 Params = TypeVar("Params")
 Loss = Callable[[Any, Int[Array, " M"], Float[Array, " M"]], tuple[Float[Array, ""], dict[str, Array]]]
@@ -56,13 +56,12 @@ class Lesson(Generic[Params]):
     @property
     def steps(self) -> int | None:
         """Gradient steps of all passes, if that is known beforehand."""
-        return None if isinstance(self.mine, jax.Array) else self.epochs * (self.rows // self.size)
+        return self.epochs * self.number if isinstance(self.number, int) else None
 
     def orders(self) -> Int[Array, " M"]:
         """The rows in the order of every pass, pass after pass."""
-        keys = jax.random.split(self.key, self.epochs)
         mask = self.mine if isinstance(self.mine, jax.Array) else None
-        orders = jax.vmap(lambda key: shuffled(self.rows, mask, key=key))(keys).reshape(-1)
+        orders = jax.vmap(lambda key: shuffled(self.rows, mask, key=key))(self._keys[:-1]).reshape(-1)
         # Numbers are looked up here, once: within a step, a CPU would look them up again for every entry it gathers.
         return jnp.asarray(self.mine, jnp.int32)[orders] if isinstance(self.mine, np.ndarray) else orders
 
@@ -81,13 +80,19 @@ class Lesson(Generic[Params]):
         if isinstance(self.mine, jax.Array):
             weight = (nth * self.size + jnp.arange(self.size) < jnp.sum(self.mine)).astype(jnp.float32)
         if self.kept < 1:
-            counts = jax.random.bernoulli(jax.random.fold_in(self.key, index), self.kept, (self.size,))
+            counts = jax.random.bernoulli(jax.random.fold_in(self._keys[-1], index), self.kept, (self.size,))
             weight = jnp.where(counts, weight, 0.0)
         (value, found), gradient = jax.value_and_grad(self.loss, has_aux=True)(params, chosen, weight)
         with jax.numpy_dtype_promotion("standard"):  # optax raises floats to integer powers
             change, opt_state = self.optimiser.update(gradient, opt_state, params)
         found = found | {"loss": value, "grad_norm": optax.tree.norm(gradient)}
         return jax.tree.map(jnp.add, params, change), opt_state, jax.tree.map(jnp.add, total, found)
+
+    @property
+    def _keys(self) -> Key[Array, " n"]:
+        """A key to shuffle each pass, and one to choose the samples that count: folding a number into the lesson's own
+        key would give the key of that pass again."""
+        return jax.random.split(self.key, self.epochs + 1)
 
 
 FitResult = tuple[Params, optax.OptState, dict[str, Array]]
