@@ -27,7 +27,8 @@ FIELDS = {
 """Fields that differ from the defaults, so that every part of a method is at work."""
 # All tests of a method run where its programs have been compiled.
 METHODS = [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in methods.names()]
-BODIES = 3
+BODIES = 4
+"""Even, so that two devices share the fused loop of methods with two lessons; the hosted one has a single device."""
 
 
 def _config(name):

@@ -15,7 +15,7 @@ PACKAGE = pathlib.Path(advsurprise.__file__).parent
 # below the package; the longest match decides. Siblings on a line may import each other only where said below.
 LAYERS = [
     ["errors"],
-    ["types", "tree", "config", "convolution"],
+    ["types", "tree", "config", "convolution", "devices"],
     ["stats", "density", "networks", "advantage", "fit", "grid", "theory"],
     ["ppo", "envs.base", "methods.base"],
     ["envs", "methods", "interaction", "measures"],

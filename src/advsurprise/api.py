@@ -6,7 +6,7 @@ import pathlib
 import tempfile
 from typing import Any, get_args
 
-from advsurprise import envs, methods, run
+from advsurprise import devices, envs, methods, run
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.envs.base import AbstractEnv
 from advsurprise.envs.load import is_foreign
@@ -119,7 +119,11 @@ def train(
     method_fields: dict[str, Any] | None = None,
     **run_fields: Any,
 ) -> Trained:
-    """Trains one seed with the command line's defaults. Without `out` the run lies in a temporary folder."""
+    """Trains one seed with the command line's defaults. Without `out` the run lies in a temporary folder.
+
+    Where jax has not computed anything before, it is made to see a device in every core, as on the command line.
+    """
+    devices.see_cores()
     cfg = RunConfig(
         env=env,
         env_fields=env_fields or {},

@@ -53,8 +53,9 @@ class Train:
     json: Json = False
 
     def run(self) -> None:
-        from advsurprise import commands
+        from advsurprise import commands, devices
 
+        devices.see_cores()
         flags: dict[str, Any] = {
             "config": self.config,
             "env": self.env,
@@ -83,8 +84,9 @@ class Resume:
     json: Json = False
 
     def run(self) -> None:
-        from advsurprise import commands
+        from advsurprise import commands, devices
 
+        devices.see_cores()
         _trained(commands.resume(self.run_folder, steps=self.steps, quiet=self.json, tell=_tell), as_json=self.json)
 
 
@@ -255,9 +257,10 @@ class BenchTrain:
     json: Json = False
 
     def run(self) -> None:
-        from advsurprise import commands
+        from advsurprise import commands, devices
         from advsurprise.bench import train
 
+        devices.see_cores()
         result = train.run(
             self.env,
             methods=self.method.split(","),

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key, PRNGKeyArray, Shaped
 
 from advsurprise import interaction, tree
+from advsurprise.devices import ALONE, Devices
 from advsurprise.envs.base import AbstractEnv, Host, first_states, redo_all, reset_all, step_all, step_keys
 from advsurprise.interaction import Agent, role_schedule
 from advsurprise.types import RESTART, Decision, Rollout, TimeStep
@@ -36,6 +37,8 @@ class ScanCollector(eqx.Module):
     bodies: int = eqx.field(static=True)
     length: int = eqx.field(static=True)
     """Steps of each body in a rollout."""
+    devices: Devices = eqx.field(static=True, default=ALONE)
+    """What bodies are shared out to while collecting."""
 
     def start(self, agent: Agent, *, key: PRNGKeyArray) -> Carry:
         """Begins the first episode of every body."""
@@ -44,7 +47,8 @@ class ScanCollector(eqx.Module):
         return Carry(env_key, jnp.int32(0), env_state, interaction.start(agent, timestep), first)
 
     def collect(self, agent: Agent, carry: Carry, *, key: PRNGKeyArray) -> tuple[Carry, Rollout]:
-        """One rollout, continuing where the last ended."""
+        """One rollout, continuing where the last ended. Of several devices each carries its own bodies, and all get
+        the whole rollout."""
         schedule = role_schedule(agent.method, self.length)
 
         def step(carry: Carry, now):
@@ -72,8 +76,11 @@ class ScanCollector(eqx.Module):
         counts = carry.env_count + jnp.arange(self.length, dtype=jnp.int32)
         keys = jax.vmap(lambda count: step_keys(carry.env_key, count, self.bodies))(counts)
         roles = None if schedule is None else jnp.asarray(schedule, jnp.int32)
+        noise, keys = self.devices.mine((noise, keys), axis=1)
         carry, noted = jax.lax.scan(packed_step, carry, (roles, noise, keys))
-        return carry, as_rollout(packings[-1].unpack(noted), interaction.values(agent, carry.memory))
+        noted = self.devices.gathered(noted, axis=1)
+        last_value = self.devices.gathered(interaction.values(agent, carry.memory), axis=0)
+        return carry, as_rollout(packings[-1].unpack(noted), last_value)
 
     def _grant(self, agent: Agent, carry: Carry, timestep: TimeStep, keys: Key[Array, "B 3"]) -> tuple[Carry, Any]:
         """Takes bodies where the method wishes them to be before the next step."""

@@ -24,7 +24,7 @@ from advsurprise.envs.load import is_foreign
 from advsurprise.envs.settings import parse
 from advsurprise.errors import UserError
 from advsurprise.evaluate import Stand
-from advsurprise.training import Fused, make_loop, program_bytes, whole_episodes
+from advsurprise.training import Fused, make_loop, whole_episodes
 
 SHOWN = {
     "log_prob": "log-probability of scored steps (minus surprise)",
@@ -183,7 +183,7 @@ def _plan(cfg: RunConfig, tell: Callable[[str], None]) -> dict[str, Any]:
     state, _ = jax.block_until_ready(update(state))
     each = time.perf_counter() - begun
     policies = state.learner.agent.policies
-    update_bytes = program_bytes(update)
+    update_bytes = loop.program_bytes(update)
     return {
         "config": cfg.as_dict(),
         "updates": cfg.updates,
@@ -246,7 +246,7 @@ def _arrays(tree: Any) -> list[Any]:
 
 
 def _rollout_bytes(loop: Fused) -> int:
-    shapes = jax.eval_shape(loop.rollout, jax.eval_shape(loop.init))
+    shapes = loop.trace_collecting(jax.eval_shape(loop.init)).out_info[1]
     return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
 
 

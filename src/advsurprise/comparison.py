@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from advsurprise import checkpoint, methods, metrics, plot, run
-from advsurprise.config import RunConfig, from_dict
+from advsurprise.config import MAY_CHANGE, RunConfig, from_dict
 from advsurprise.errors import UserError, nearest
 from advsurprise.training import Hosted, make_loop
 
@@ -152,7 +152,7 @@ def _check_same(asked: Comparison, found: Comparison, folder: pathlib.Path) -> N
     change = "choose another folder, or --fresh to start over"
     mine, theirs = asked.as_dict()["config"], found.as_dict()["config"]
     for name, value in theirs.items():
-        if name not in ("steps", "save_every") and mine[name] != value:
+        if name not in MAY_CHANGE and mine[name] != value:
             raise UserError(
                 f"{folder} holds another comparison ({name} is {json.dumps(value)} there, "
                 f"{json.dumps(mine[name])} asked for); {change}"

@@ -62,6 +62,10 @@ class PPOConfig:
         return max(1, samples // self.minibatches) if self.minibatches else self.minibatch
 
 
+MAY_CHANGE = ("steps", "save_every", "devices")
+"""Fields of a run that may differ when it is continued."""
+
+
 @dataclass(frozen=True)
 class RunConfig:
     """One training run of one method in one world, for one or several seeds."""
@@ -86,10 +90,13 @@ class RunConfig:
     """Steps of each body between two updates; the default is rounded to whole episodes where their length is fixed."""
     save_every: int = 20
     """Updates between two checkpoints."""
+    devices: int = 0
+    """Devices that share the work; 0 for two of a CPU with two cores, and one of anything else."""
 
     def __post_init__(self):
         rules = [
             (self.bodies >= 1, f"bodies must be at least 1, not {self.bodies}"),
+            (self.devices >= 0, f"devices must not be negative, not {self.devices}"),
             (self.rollout >= 1, f"rollout must be at least 1, not {self.rollout}"),
             (self.save_every >= 1, f"save_every must be at least 1, not {self.save_every}"),
             (len(self.seeds) >= 1, "at least one seed is needed"),

@@ -10,6 +10,8 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
+from advsurprise.devices import ALONE, Devices
+
 Params = TypeVar("Params")
 Loss = Callable[[Any, Int[Array, " M"], Float[Array, " M"]], tuple[Float[Array, ""], dict[str, Array]]]
 """(parameters, rows of the minibatch, their weights) -> (loss, what is worth logging)."""
@@ -99,9 +101,18 @@ FitResult = tuple[Params, optax.OptState, dict[str, Array]]
 """Parameters, the optimiser's state, and means over all steps of what is worth logging."""
 
 
-def fit(lessons: dict[str, Lesson]) -> dict[str, FitResult]:
-    """Fits all lessons, independent of each other. Those that are known to take equally many steps take them side by
-    side: a machine then works on one where it would have to wait within the other."""
+def fit(lessons: dict[str, Lesson], *, devices: Devices = ALONE) -> dict[str, FitResult]:
+    """Fits all lessons, independent of each other; devices take turns in choosing one."""
+    if devices.count == 1:
+        return _fit(lessons)
+    shares = [list(lessons)[index :: devices.count] for index in range(devices.count)]
+    nothing = {name: jax.tree.map(jnp.zeros_like, lesson.start()) for name, lesson in lessons.items()}
+    return devices.total([lambda own=own: nothing | _fit({name: lessons[name] for name in own}) for own in shares])
+
+
+def _fit(lessons: dict[str, Lesson]) -> dict[str, FitResult]:
+    """Fits lessons on one device. Those that are known to take equally many steps take them side by side: a machine
+    then works on one where it would have to wait within the other."""
     groups: dict[int | str, dict[str, Lesson]] = {}
     for name, lesson in lessons.items():
         groups.setdefault(name if lesson.steps is None else lesson.steps, {})[name] = lesson

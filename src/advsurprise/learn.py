@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from advsurprise import ppo
 from advsurprise.advantage import turn_gae
 from advsurprise.config import PPOConfig
+from advsurprise.devices import ALONE, Devices
 from advsurprise.fit import fit, named
 from advsurprise.interaction import Agent, role_schedule
 from advsurprise.measures import world_metrics
@@ -53,6 +54,7 @@ def learn(
     cfg: PPOConfig,
     optimiser: Optimisers,
     *,
+    devices: Devices = ALONE,
     key: PRNGKeyArray,
 ) -> tuple[Learner, dict[str, Array]]:
     """Scores the rollout, estimates advantages, improves each role, and lets the method train its own networks."""
@@ -76,7 +78,7 @@ def learn(
             key=role_key,
         )
         metrics |= {f"{role}/{name}": value for name, value in seen.items()}
-    fitted = fit(lessons)
+    fitted = fit(lessons, devices=devices)
     policies = agent.policies | {role: fitted[role][0] for role in optimiser}
     opt_states = {role: fitted[role][1] for role in optimiser}
     learnt, found = method.learn(learnt, rollout, fitted)

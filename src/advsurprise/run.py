@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 from advsurprise import checkpoint, metrics
-from advsurprise.config import RunConfig, from_dict
+from advsurprise.config import MAY_CHANGE, RunConfig, from_dict
 from advsurprise.errors import UserError
 from advsurprise.interaction import Agent
 from advsurprise.training import Loop, TrainState, make_loop
@@ -225,7 +225,7 @@ def _check_same(cfg: RunConfig, found: RunConfig, folder: pathlib.Path) -> None:
     """An existing run may be made longer, nothing else."""
     for each in dataclasses.fields(RunConfig):
         mine, theirs = getattr(cfg, each.name), getattr(found, each.name)
-        if each.name not in ("steps", "save_every") and mine != theirs:
+        if each.name not in MAY_CHANGE and mine != theirs:
             raise UserError(
                 f"{folder} holds another run ({each.name} is {_short(theirs)} there, {_short(mine)} asked for); "
                 "choose another folder, or --fresh to start over"

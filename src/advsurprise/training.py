@@ -1,6 +1,7 @@
 """Training loops: fused (a pure world, one compiled program per update, seeds together) and hosted (any world)."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
@@ -10,9 +11,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PRNGKeyArray
 
-from advsurprise import envs, methods
-from advsurprise.collect import HostCollector, ScanCollector
+from advsurprise import devices, envs, methods
+from advsurprise.collect import Carry, HostCollector, ScanCollector
 from advsurprise.config import RunConfig
+from advsurprise.devices import ALONE, WHOLE
 from advsurprise.envs.base import AbstractEnv, Host, as_host
 from advsurprise.envs.foreign import open_host
 from advsurprise.envs.load import is_foreign
@@ -21,6 +23,7 @@ from advsurprise.evaluate import everyone
 from advsurprise.interaction import Agent, make_agent
 from advsurprise.learn import Learner, learn, make_learner, make_optimiser
 from advsurprise.methods.base import AbstractMethod
+from advsurprise.types import Rollout
 
 
 class TrainState(eqx.Module):
@@ -71,19 +74,22 @@ class Fused:
         self.env = make_env(cfg) if env is None else env
         self.method = methods.make(cfg.method, self.env.spec, **cfg.method_fields)
         self._optimiser = make_optimiser(cfg.ppo, self.method, cfg.bodies, cfg.rollout)
-        self._collector = ScanCollector(self.env, cfg.bodies, cfg.rollout)
+        seeds, lessons = len(cfg.seeds), lesson_count(self.method)
+        self.devices = devices.choose(cfg.devices, seeds=seeds, bodies=cfg.bodies, lessons=lessons)
+        self._sharers = self.devices if seeds % self.devices.count else ALONE
+        self._collector = ScanCollector(self.env, cfg.bodies, cfg.rollout, self._sharers)
         self._primer = ScanCollector(self.env, cfg.bodies, priming_length(self.method, cfg.bodies))
-        self._init = jax.jit(over_seeds(self._init_seed, len(cfg.seeds)))
-        self._update = jax.jit(over_seeds(self._update_seed, len(cfg.seeds)))
+        self._init = jax.jit(over_seeds(self._init_seed, seeds))
 
     def init(self) -> TrainState:
-        return self._init(seed_keys(self.cfg.seeds))
+        return self.resumed(self._init(seed_keys(self.cfg.seeds)))
 
     def like(self) -> TrainState:
-        return jax.eval_shape(self.init)
+        return jax.eval_shape(self._init, seed_keys(self.cfg.seeds))
 
     def resumed(self, state: TrainState) -> TrainState:
-        return state
+        # On their devices at once: a program that had found them elsewhere would be compiled again for the next update.
+        return self.devices.placed(state, self._held)
 
     def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
         return self._update(state)
@@ -92,17 +98,42 @@ class Fused:
         """The update's program, for those who measure it: `.lower().compile()` makes it run."""
         return self._update.trace(state)
 
+    def program_bytes(self, program: jax.stages.Compiled) -> int:
+        """Memory that a compiled program needs while it runs, its arguments and results included: of one device, or of
+        all that share one memory."""
+        sizes: Any = program.memory_analysis()
+        held = sizes.argument_size_in_bytes + sizes.output_size_in_bytes - sizes.alias_size_in_bytes
+        return self.devices.in_one_memory * (sizes.temp_size_in_bytes + held)
+
     def agents(self, state: TrainState) -> list[Agent]:
-        seeds = range(len(self.cfg.seeds))
-        return [jax.tree.map(lambda leaf, seed=seed: leaf[seed], state.learner.agent) for seed in seeds]
+        agents = self.devices.on_first(state.learner.agent)
+        return [jax.tree.map(lambda leaf, seed=seed: leaf[seed], agents) for seed in range(len(self.cfg.seeds))]
 
-    def rollout(self, state: TrainState) -> Any:
-        """One rollout from a state, without learning from it."""
+    def trace_collecting(self, state: TrainState) -> jax.stages.Traced:
+        """The first half of the update's program, without learning."""
+        return self._collect.trace(state)
 
-        def collect(state):
-            return self._collector.collect(state.learner.agent, state.carry, key=update_keys(state)[0])[1]
+    @functools.cached_property
+    def _held(self) -> Any:
+        """What each device holds of a state [S, …]: its own seeds, or of all seeds its own bodies."""
+        own_seeds = devices.shared_out(0)
+        return jax.tree.map(lambda _: own_seeds, self.like()) if self._sharers == ALONE else own_bodies(self.like())
 
-        return over_seeds(collect, len(self.cfg.seeds))(state)
+    @functools.cached_property
+    def _update(self) -> Any:
+        return self._program(self._update_seed, self._held)
+
+    @functools.cached_property
+    def _collect(self) -> Any:
+        return self._program(self._collect_seed, self._held.carry)
+
+    def _program(self, function: Callable, first: Any) -> Any:
+        """A function of one seed's state, compiled for all seeds on all devices. `first` is what each device holds of
+        the first of two results; the second belongs to whole seeds."""
+        alone = self._sharers == ALONE
+        seeds = len(self.cfg.seeds) // (self.devices.count if alone else 1)
+        second = devices.shared_out(0) if alone else WHOLE
+        return self.devices.program(over_seeds(function, seeds), (self._held,), (first, second))
 
     def _init_seed(self, key: PRNGKeyArray) -> TrainState:
         agent_key, world_key, prime_key = init_keys(key)
@@ -110,18 +141,29 @@ class Fused:
         learner = make_learner(agent, self._optimiser)
         return TrainState(learner, self._collector.start(agent, key=world_key), jnp.int32(0), key)
 
+    def _collect_seed(self, state: TrainState) -> tuple[Carry, Rollout]:
+        return self._collector.collect(state.learner.agent, state.carry, key=update_keys(state)[0])
+
     def _update_seed(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
-        collect_key, learn_key = update_keys(state)
-        carry, rollout = self._collector.collect(state.learner.agent, state.carry, key=collect_key)
-        learner, metrics = learn(state.learner, rollout, self.cfg.ppo, self._optimiser, key=learn_key)
+        carry, rollout = self._collect_seed(state)
+        key = update_keys(state)[1]
+        learner, metrics = learn(state.learner, rollout, self.cfg.ppo, self._optimiser, devices=self._sharers, key=key)
         return TrainState(learner, carry, state.update + 1, state.key), metrics
 
 
-def program_bytes(program: jax.stages.Compiled) -> int:
-    """Memory that a compiled program needs while it runs, its arguments and results included."""
-    sizes: Any = program.memory_analysis()
-    held = sizes.argument_size_in_bytes + sizes.output_size_in_bytes - sizes.alias_size_in_bytes
-    return sizes.temp_size_in_bytes + held
+def own_bodies(state: TrainState) -> Any:
+    """What each of several devices that share every seed holds of a state [S, …]: its own bodies, and all the rest."""
+    every, own = (jax.tree.map(lambda _, spec=spec: spec, state) for spec in (WHOLE, devices.shared_out(1)))
+
+    def bodies(state):
+        return [state.carry.env_state, state.carry.memory, state.carry.first]
+
+    return eqx.tree_at(bodies, every, bodies(own), is_leaf=lambda node: node is None)
+
+
+def lesson_count(method: AbstractMethod) -> int:
+    """Networks that a method fits in an update."""
+    return len(method.networks) + (len(method.roles) if method.trains else 0)
 
 
 def over_seeds(function: Callable, seeds: int) -> Callable:

@@ -5,6 +5,7 @@ medians are over the updates that follow. Collecting alone is a program of its o
 put beside the matrix product of the same machine, measured in the same run and in the precision training uses.
 """
 
+import dataclasses
 import functools
 import itertools
 import os
@@ -20,7 +21,7 @@ from advsurprise.bench import flops
 from advsurprise.config import RunConfig
 from advsurprise.envs.load import is_foreign
 from advsurprise.errors import UserError
-from advsurprise.training import Fused, program_bytes
+from advsurprise.training import Fused
 
 AUTHORS_STEPS_PER_S = 268
 """The published code of Adversarial Surprise on two cores, 16 bodies."""
@@ -130,6 +131,7 @@ def _row(loop: Fused, updates: int, matmul: float, tell: Callable[[str], None]) 
         "bodies": cfg.bodies,
         "seeds": len(cfg.seeds),
         "rollout": cfg.rollout,
+        "devices": loop.devices.count,
     }
     tell(f"{cfg.method}, {cfg.bodies} bodies, {len(cfg.seeds)} seed(s): compiling …")
     try:
@@ -145,13 +147,13 @@ def time_size(loop: Fused, updates: int, matmul: float) -> dict[str, Any]:
     peak_before = _device_peak()
     state = loop.init()
     begun = time.perf_counter()
-    traced = loop.trace(state)
-    update = traced.lower().compile()
+    update = loop.trace(state).lower().compile()
     compile_s = time.perf_counter() - begun
-    collecting = jax.jit(loop.rollout).trace(state)
-    collect = collecting.lower().compile()
+    collect = loop.trace_collecting(state).lower().compile()
     steps = loop.cfg.steps_per_update * len(loop.cfg.seeds)
-    parts = flops_parts(flops.operations(traced.jaxpr), flops.count(collecting.jaxpr))
+    # Counted in the program of one device: what several of them each do for themselves is no use twice.
+    alone = Fused(dataclasses.replace(loop.cfg, devices=1))
+    parts = flops_parts(flops.operations(alone.trace(state).jaxpr), flops.count(alone.trace_collecting(state).jaxpr))
 
     # A state may be given up to the update it goes into: only the newest is ever used.
     state, _ = jax.block_until_ready(update(state))
@@ -174,6 +176,7 @@ def time_size(loop: Fused, updates: int, matmul: float) -> dict[str, Any]:
         "flops_parts": {name: round(part / steps, 1) for name, part in parts.items()},
         "fraction_of_matmul": float(f"{per_step * steps / update_s / matmul:.4g}"),
         **_costs(update),
+        "peak_bytes": loop.program_bytes(update),
         "device_peak_bytes": _risen(peak_before, _device_peak()),
     }
 
@@ -195,7 +198,6 @@ def _costs(program: jax.stages.Compiled) -> dict[str, Any]:
     return {
         "flops_xla": counted.get("flops"),
         "bytes_accessed": counted.get("bytes accessed"),
-        "peak_bytes": program_bytes(program),
     }
 
 

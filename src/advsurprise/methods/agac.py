@@ -186,6 +186,10 @@ class AGAC(AbstractUnprimed[Learnt, Memory], AbstractSolo[Learnt, Memory]):
             )
         }
 
+    @property
+    def networks(self) -> tuple[str, ...]:
+        return ("adversary",)
+
     def lessons(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> dict[str, Lesson]:
         number = rollout.reward.size
         view, logits = jax.tree.map(

@@ -122,6 +122,11 @@ class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
     def score(self, learnt: Learnt, rollout: Rollout) -> tuple[Learnt, dict[str, Score]]:
         """Signals of a whole rollout to rewards for each role."""
 
+    @property
+    @abc.abstractmethod
+    def networks(self) -> tuple[str, ...]:
+        """Names of the networks that the method fits besides its policies."""
+
     @abc.abstractmethod
     def lessons(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> dict[str, Lesson]:
         """What the method's own networks are to be fitted to. Policies are fitted in the same loop."""
@@ -178,6 +183,10 @@ class AbstractUnprimed(AbstractMethod[Learnt, Memory]):
 
 class AbstractPoliciesOnly(AbstractMethod[Learnt, Memory]):
     """A method that trains nothing but its policies."""
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        return ()
 
     def lessons(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> dict[str, Lesson]:
         return {}

@@ -169,6 +169,10 @@ class RND(AbstractClocked[Learnt]):
             parts.append(plain_score(rollout, jnp.clip(rollout.reward, -1.0, 1.0), self.gamma_extrinsic))
         return learnt, {"agent": side_by_side(parts)}
 
+    @property
+    def networks(self) -> tuple[str, ...]:
+        return ("predictor",)
+
     def lessons(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> dict[str, Lesson]:
         obs = rollout.signal.obs
         # In the published order: rewards first, then the moments, then the predictor.

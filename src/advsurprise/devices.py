@@ -1,0 +1,124 @@
+"""Devices that share one run: each trains its part of the seeds, or of each seed steps its part of the bodies and
+fits its part of the lessons.
+
+One program runs on all of them at once. What it does not share out, every device does for itself, so that all of them
+hold the same policies at any time. jax sees as many devices in a CPU as it is told to: two of them keep two cores
+busier than one device with two threads, whose every product is cut in two and put together again.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as Spec
+
+from advsurprise.errors import UserError
+
+Tree = TypeVar("Tree")
+AXIS = "device"
+WHOLE = Spec()
+"""Held by every device."""
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Some devices, seen from the program that each of them runs."""
+
+    count: int = 1
+    """How many there are."""
+
+    @property
+    def in_one_memory(self) -> int:
+        """How many of them share one memory."""
+        return self.count if jax.default_backend() == "cpu" else 1
+
+    def mine(self, tree: Tree, *, axis: int) -> Tree:
+        """This device's part of arrays that all devices hold."""
+        return jax.tree.map(lambda leaf: self._mine(leaf, axis), tree)
+
+    def _mine(self, leaf: jax.Array, axis: int) -> jax.Array:
+        if self.count == 1:
+            return leaf
+        size = leaf.shape[axis] // self.count
+        return jax.lax.dynamic_slice_in_dim(leaf, jax.lax.axis_index(AXIS) * size, size, axis)
+
+    def gathered(self, tree: Tree, *, axis: int) -> Tree:
+        """The parts of all devices side by side, on each of them."""
+        if self.count == 1:
+            return tree
+        return jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, AXIS, axis=axis, tiled=True), tree)
+
+    def total(self, parts: Sequence[Callable[[], Tree]]) -> Tree:
+        """The sum of what comes of each part, one of which each device does."""
+        if self.count == 1:
+            return parts[0]()
+        return jax.lax.psum(jax.lax.switch(jax.lax.axis_index(AXIS), parts), AXIS)
+
+    def on_first(self, tree: Tree) -> Tree:
+        """What all devices hold on the first of them only, so that whoever goes on with it does not work on all."""
+        return tree if self.count == 1 else jax.device_put(tree, jax.devices()[0])
+
+    def placed(self, tree: Tree, held: Any) -> Tree:
+        """Arrays on these devices; `held` says which of their axes are shared out, as a prefix of the tree."""
+        return tree if self.count == 1 else jax.device_put(tree, self._places(held))
+
+    def program(self, function: Callable, takes: Any, gives: Any) -> Any:
+        """A compiled function on these devices; `takes` and `gives` say which axes of its arguments and results are
+        shared out, as prefixes of their trees."""
+        if self.count == 1:
+            return jax.jit(function)
+        shared = jax.shard_map(function, mesh=self._mesh, in_specs=takes, out_specs=gives, check_vma=False)
+        return jax.jit(shared, in_shardings=self._places(takes), out_shardings=self._places(gives))
+
+    @property
+    def _mesh(self) -> Mesh:
+        return Mesh(np.asarray(jax.devices()[: self.count]), (AXIS,))
+
+    def _places(self, held: Any) -> Any:
+        return jax.tree.map(lambda spec: NamedSharding(self._mesh, spec), held, is_leaf=_is_spec)
+
+
+ALONE = Devices()
+"""A single device."""
+
+
+def _is_spec(node: Any) -> bool:
+    return isinstance(node, Spec)
+
+
+def shared_out(axis: int) -> Spec:
+    """Each device holds its part along an axis."""
+    return Spec(*[None] * axis, AXIS)
+
+
+def choose(asked: int, *, seeds: int, bodies: int, lessons: int) -> Devices:
+    """As many devices as asked for; for 0 two of a CPU's, if it has so many and both have enough to do, else one.
+
+    Devices get seeds of their own if that comes out even. Otherwise they share every seed, its bodies and its lessons:
+    a lesson is not shared, so that with a single one the threads of one device are faster.
+    """
+    there = len(jax.devices())
+    if not asked:
+        enough = seeds % 2 == 0 or (bodies % 2 == 0 and lessons > 1)
+        return Devices(2 if jax.default_backend() == "cpu" and there > 1 and enough else 1)
+    if seeds % asked and bodies % asked:
+        raise UserError(f"neither {seeds} seeds nor {bodies} bodies can be shared out evenly to {asked} devices")
+    if asked > there:
+        raise UserError(f"there are not {asked} devices here but {there}; choose with --set devices=NUMBER")
+    return Devices(asked)
+
+
+def see_cores() -> None:
+    """Lets jax see a device in every core of this machine, unless it has begun to compute or was told otherwise."""
+    told = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if told or jax.config.jax_num_cpu_devices > 0:  # pyright: ignore[reportAttributeAccessIssue]
+        return
+    try:
+        jax.config.update("jax_num_cpu_devices", cores)
+    except RuntimeError:  # it has begun
+        return

@@ -1,0 +1,171 @@
+"""Several devices: what they share, that it changes nothing, and how many are chosen."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from sameness import assert_same, bits
+
+from advsurprise import cli, devices, run
+from advsurprise.config import PPOConfig, RunConfig
+from advsurprise.devices import ALONE, WHOLE, Devices, shared_out
+from advsurprise.errors import UserError
+from advsurprise.fit import Lesson, fit
+from advsurprise.training import Fused
+
+TWO = Devices(2)
+TINY = RunConfig(
+    env="rooms/door",
+    env_fields={"max_steps": 8, "encoding": "shared"},
+    method_fields={"k_explore": 2, "k_control": 2},
+    ppo=PPOConfig(epochs=1, minibatch=8),
+    steps=16 * 4,
+    bodies=2,
+    rollout=8,
+)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_parts_put_together_are_the_whole(axis):
+    x = jnp.arange(4 * 6 * 2.0).reshape(4, 6, 2)
+    part = TWO.program(lambda x: TWO.mine(x, axis=axis), (WHOLE,), shared_out(axis))
+    assert np.array_equal(part(x), x)
+    again = TWO.program(lambda x: TWO.gathered(TWO.mine(x, axis=axis), axis=axis), (WHOLE,), WHOLE)
+    assert np.array_equal(again(x), x)
+
+
+def test_each_device_has_a_part_of_its_own():
+    x = jnp.arange(8.0).reshape(2, 4)
+    first = TWO.program(lambda x: jnp.max(TWO.mine(x, axis=1), axis=1, keepdims=True), (WHOLE,), shared_out(1))
+    assert np.array_equal(first(x), [[1, 3], [5, 7]])
+
+
+def test_each_device_does_one_part_of_a_total():
+    done = TWO.program(
+        lambda x: TWO.total([lambda: {"a": x, "b": 0 * x}, lambda: {"a": 0 * x, "b": 2 * x}]), (WHOLE,), WHOLE
+    )
+    found = done(jnp.arange(3))
+    assert np.array_equal(found["a"], [0, 1, 2])
+    assert np.array_equal(found["b"], [0, 2, 4])
+
+
+def test_a_single_device_does_as_it_would_without_any():
+    x = jnp.arange(6.0)
+    assert ALONE.mine(x, axis=0) is x
+    assert ALONE.gathered(x, axis=0) is x
+    assert ALONE.total([lambda: x]) is x
+
+
+def _lesson(seed: int, width: int, epochs: int) -> Lesson:
+    """Least squares of some width, so that lessons differ in shape and in number of steps."""
+    x = jnp.asarray(np.random.default_rng(seed).normal(size=(24, width)), jnp.float32)
+
+    def loss(slope, rows, weight):
+        return jnp.mean((x[rows] @ slope - 1) ** 2 * weight), {f"end {width}": slope[0]}
+
+    optimiser, slope = optax.adam(0.1), jnp.zeros(width)
+    return Lesson(
+        params=slope,
+        opt_state=optimiser.init(slope),
+        loss=loss,
+        optimiser=optimiser,
+        mine=24,
+        epochs=epochs,
+        minibatch=4,
+        key=jax.random.key(seed),
+    )
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_lessons_end_alike_whoever_fits_them(number):
+    def lessons():
+        return {f"lesson {index}": _lesson(index, 2 + index, 1 + index) for index in range(number)}
+
+    found = TWO.program(lambda: fit(lessons(), devices=TWO), (), WHOLE)()
+    assert_same(found, fit(lessons()))
+    assert all(np.any(np.asarray(params) != 0) for params, _, _ in found.values())
+
+
+@pytest.mark.parametrize("seeds", [(0,), (0, 1), (0, 1, 2)])
+def test_two_devices_train_as_one(seeds):
+    """One and three seeds are shared body by body, two are dealt out."""
+    ends = []
+    for count in (1, 2):
+        loop = Fused(dataclasses.replace(TINY, seeds=seeds, devices=count))
+        state, _ = loop.update(loop.init())
+        ends.append(loop.update(state))
+    (one, one_metrics), (two, two_metrics) = ends
+    assert_same(one.learner, two.learner)
+    assert_same(one.carry.env_state, two.carry.env_state)
+    assert_same(one.carry.memory, two.carry.memory)
+    assert_same(one_metrics, two_metrics)
+    assert len(two.carry.memory.time.sharding.device_set) == 2
+    assert not two.carry.memory.time.sharding.is_fully_replicated
+
+
+@pytest.fixture
+def compilations():
+    """A list that gets the name of everything jax translates for XLA."""
+    found = []
+
+    def note(event, duration, **about):
+        if event == "/jax/core/compile/jaxpr_to_mlir_module_duration":
+            found.append(about.get("fun_name"))
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    yield found
+    jax.monitoring.unregister_event_duration_listener(note)
+
+
+@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+def test_an_update_is_compiled_once_though_states_come_from_elsewhere(seeds, compilations):
+    loop = Fused(dataclasses.replace(TINY, seeds=seeds, devices=2))
+    state, _ = loop.update(loop.init())
+    assert compilations
+    del compilations[:]
+    state, _ = loop.update(state)
+    loop.update(state)
+    assert not compilations
+    assert all(len(leaf.devices()) == 1 for leaf in jax.tree.leaves(loop.agents(state)))
+
+
+def test_a_run_goes_on_with_another_number_of_devices(tmp_path):
+    run.train(dataclasses.replace(TINY, devices=2, steps=16), tmp_path / "mixed")
+    mixed = run.train(dataclasses.replace(TINY, devices=1), tmp_path / "mixed")
+    alone = run.train(dataclasses.replace(TINY, devices=1), tmp_path / "alone")
+    assert_same(mixed.state.learner, alone.state.learner)
+    again = run.train(dataclasses.replace(TINY, devices=1), tmp_path / "again")
+    assert bits(again.state) == bits(alone.state)
+
+
+CHOICES = [
+    # seeds, bodies, lessons, devices
+    (1, 16, 2, 2),
+    (1, 15, 2, 1),
+    (1, 16, 1, 1),
+    (2, 15, 1, 2),
+    (3, 16, 2, 2),
+    (3, 16, 1, 1),
+]
+
+
+@pytest.mark.parametrize(("seeds", "bodies", "lessons", "count"), CHOICES)
+def test_two_of_a_cpu_are_chosen_where_both_have_enough_to_do(seeds, bodies, lessons, count):
+    assert devices.choose(0, seeds=seeds, bodies=bodies, lessons=lessons) == Devices(count)
+
+
+def test_what_cannot_be_shared_out_is_refused():
+    with pytest.raises(UserError, match="neither 3 seeds nor 5 bodies can be shared out evenly to 2 devices"):
+        devices.choose(2, seeds=3, bodies=5, lessons=2)
+    with pytest.raises(UserError, match="there are not 4 devices here but 2"):
+        devices.choose(4, seeds=1, bodies=16, lessons=2)
+
+
+def test_the_command_line_refuses_devices_that_are_not_there(capsys):
+    with pytest.raises(SystemExit) as left:
+        cli.main(["train", "--steps", "8192", "--set", "devices=4"])
+    assert left.value.code == 2
+    assert "there are not 4 devices here" in capsys.readouterr().err
