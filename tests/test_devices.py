@@ -1,13 +1,14 @@
 """Several devices: what they share, that it changes nothing, and how many are chosen."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from sameness import assert_same, bits
+from sameness import assert_same
 
 from advsurprise import cli, devices, run
 from advsurprise.config import PPOConfig, RunConfig
@@ -18,14 +19,17 @@ from advsurprise.training import Fused
 
 TWO = Devices(2)
 TINY = RunConfig(
-    env="rooms/door",
-    env_fields={"max_steps": 8, "encoding": "shared"},
-    method_fields={"k_explore": 2, "k_control": 2},
+    env="ladder/game",
+    method_fields={"k_explore": 1, "k_control": 4, "stack": 1},
     ppo=PPOConfig(epochs=1, minibatch=8),
-    steps=16 * 4,
+    steps=20 * 4,
     bodies=2,
-    rollout=8,
+    rollout=10,
 )
+
+
+# All tests that train run where their programs have been compiled.
+pytestmark = pytest.mark.xdist_group("devices")
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -50,6 +54,21 @@ def test_each_device_does_one_part_of_a_total():
     found = done(jnp.arange(3))
     assert np.array_equal(found["a"], [0, 1, 2])
     assert np.array_equal(found["b"], [0, 2, 4])
+
+
+def test_empty_arrays_are_handed_on():
+    held = ({"some": shared_out(0), "none": shared_out(1), "flat": WHOLE},)
+    given = {"some": jnp.arange(4.0), "none": jnp.zeros((3, 4, 0), jnp.uint8), "flat": jnp.zeros((0,))}
+
+    def shapes_within(x):
+        assert jax.tree.map(jnp.shape, x, is_leaf=lambda leaf: hasattr(leaf, "shape")) == {
+            "some": (2,),
+            "none": (3, 2, 0),
+            "flat": (0,),
+        }
+        return x
+
+    assert_same(TWO.program(shapes_within, held, held[0])(given), given)
 
 
 def test_a_single_device_does_as_it_would_without_any():
@@ -89,72 +108,81 @@ def test_lessons_end_alike_whoever_fits_them(number):
     assert all(np.any(np.asarray(params) != 0) for params, _, _ in found.values())
 
 
-@pytest.mark.parametrize("seeds", [(0,), (0, 1), (0, 1, 2)])
+@functools.cache
+def _trained(seeds: tuple[int, ...], count: int):
+    """A loop, what comes of two updates, and the names of what was compiled for the second."""
+    compiled = []
+
+    def note(event, duration, **about):
+        if event == "/jax/core/compile/jaxpr_to_mlir_module_duration":
+            compiled.append(about.get("fun_name"))
+
+    loop = Fused(dataclasses.replace(TINY, seeds=seeds, devices=count))
+    state, _ = loop.update(loop.init())
+    jax.monitoring.register_event_duration_secs_listener(note)
+    end = loop.update(state)
+    jax.monitoring.unregister_event_duration_listener(note)
+    return loop, end, compiled
+
+
+SEEDS = [(0,), (0, 1), (0, 1, 2)]
+"""One and three are shared body by body, two are dealt out."""
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
 def test_two_devices_train_as_one(seeds):
-    """One and three seeds are shared body by body, two are dealt out."""
-    ends = []
-    for count in (1, 2):
-        loop = Fused(dataclasses.replace(TINY, seeds=seeds, devices=count))
-        state, _ = loop.update(loop.init())
-        ends.append(loop.update(state))
-    (one, one_metrics), (two, two_metrics) = ends
+    (_, (one, one_metrics), _), (_, (two, two_metrics), _) = (_trained(seeds, count) for count in (1, 2))
     assert_same(one.learner, two.learner)
     assert_same(one.carry.env_state, two.carry.env_state)
     assert_same(one.carry.memory, two.carry.memory)
     assert_same(one_metrics, two_metrics)
-    assert len(two.carry.memory.time.sharding.device_set) == 2
-    assert not two.carry.memory.time.sharding.is_fully_replicated
+    place = two.carry.memory.time.sharding
+    assert len(place.device_set) == 2
+    assert not place.is_fully_replicated
 
 
-@pytest.fixture
-def compilations():
-    """A list that gets the name of everything jax translates for XLA."""
-    found = []
-
-    def note(event, duration, **about):
-        if event == "/jax/core/compile/jaxpr_to_mlir_module_duration":
-            found.append(about.get("fun_name"))
-
-    jax.monitoring.register_event_duration_secs_listener(note)
-    yield found
-    jax.monitoring.unregister_event_duration_listener(note)
-
-
-@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
-def test_an_update_is_compiled_once_though_states_come_from_elsewhere(seeds, compilations):
-    loop = Fused(dataclasses.replace(TINY, seeds=seeds, devices=2))
-    state, _ = loop.update(loop.init())
-    assert compilations
-    del compilations[:]
-    state, _ = loop.update(state)
-    loop.update(state)
-    assert not compilations
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_an_update_is_compiled_once(seeds):
+    """The first state comes from a program of one device, the second from one of two."""
+    loop, (state, _), compiled = _trained(seeds, 2)
+    assert not compiled
     assert all(len(leaf.devices()) == 1 for leaf in jax.tree.leaves(loop.agents(state)))
 
 
 def test_a_run_goes_on_with_another_number_of_devices(tmp_path):
-    run.train(dataclasses.replace(TINY, devices=2, steps=16), tmp_path / "mixed")
+    run.train(dataclasses.replace(TINY, devices=2, steps=20), tmp_path / "mixed")
     mixed = run.train(dataclasses.replace(TINY, devices=1), tmp_path / "mixed")
     alone = run.train(dataclasses.replace(TINY, devices=1), tmp_path / "alone")
     assert_same(mixed.state.learner, alone.state.learner)
-    again = run.train(dataclasses.replace(TINY, devices=1), tmp_path / "again")
-    assert bits(again.state) == bits(alone.state)
 
 
 CHOICES = [
-    # seeds, bodies, lessons, devices
-    (1, 16, 2, 2),
-    (1, 15, 2, 1),
-    (1, 16, 1, 1),
-    (2, 15, 1, 2),
-    (3, 16, 2, 2),
-    (3, 16, 1, 1),
+    # cores, seeds, bodies, lessons, devices
+    (2, 1, 16, 2, 2),
+    (2, 1, 15, 2, 1),
+    (2, 1, 16, 1, 1),
+    (1, 1, 16, 2, 1),
+    (16, 1, 16, 2, 2),
+    (2, 2, 15, 1, 2),
+    (2, 3, 16, 2, 2),
+    (2, 3, 16, 1, 1),
+    (16, 3, 16, 1, 3),
+    (4, 6, 16, 2, 3),
+    (4, 8, 16, 2, 4),
 ]
 
 
-@pytest.mark.parametrize(("seeds", "bodies", "lessons", "count"), CHOICES)
-def test_two_of_a_cpu_are_chosen_where_both_have_enough_to_do(seeds, bodies, lessons, count):
+@pytest.mark.parametrize(("cores", "seeds", "bodies", "lessons", "count"), CHOICES)
+def test_as_many_of_a_cpu_are_chosen_as_have_enough_to_do(monkeypatch, cores, seeds, bodies, lessons, count):
+    monkeypatch.setattr(jax, "devices", lambda: [None] * cores)
     assert devices.choose(0, seeds=seeds, bodies=bodies, lessons=lessons) == Devices(count)
+
+
+def test_one_of_anything_else_is_chosen(monkeypatch):
+    monkeypatch.setattr(jax, "devices", lambda: [None] * 8)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert devices.choose(0, seeds=8, bodies=16, lessons=2) == ALONE
+    assert devices.choose(8, seeds=8, bodies=16, lessons=2) == Devices(8)
 
 
 def test_what_cannot_be_shared_out_is_refused():

@@ -91,7 +91,7 @@ class RunConfig:
     save_every: int = 20
     """Updates between two checkpoints."""
     devices: int = 0
-    """Devices that share the work; 0 for two of a CPU with two cores, and one of anything else."""
+    """Devices that share the work; 0 for as many cores of a CPU as are fastest, and one of anything else."""
 
     def __post_init__(self):
         rules = [

@@ -6,12 +6,14 @@ hold the same policies at any time. jax sees as many devices in a CPU as it is t
 busier than one device with two threads, whose every product is cut in two and put together again.
 """
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
@@ -71,8 +73,25 @@ class Devices:
         shared out, as prefixes of their trees."""
         if self.count == 1:
             return jax.jit(function)
-        shared = jax.shard_map(function, mesh=self._mesh, in_specs=takes, out_specs=gives, check_vma=False)
+        shared = functools.partial(self._shared, function, takes, gives)
         return jax.jit(shared, in_shardings=self._places(takes), out_shardings=self._places(gives))
+
+    def _shared(self, function: Callable, takes: Any, gives: Any, *args: Any) -> Any:
+        """The function on every device. Empty arguments are not handed out but made by each device: XLA dies of them,
+        as of jaxlib 0.11.2."""
+        leaves, structure = jax.tree.flatten(args)
+        places = jax.tree.leaves(jax.tree.broadcast(self._places(takes), args))
+
+        def here(*handed_out):
+            handed = iter(handed_out)
+            pairs = zip(leaves, places, strict=True)
+            own = [next(handed) if leaf.size else _empty(leaf, place) for leaf, place in pairs]
+            return function(*jax.tree.unflatten(structure, own))
+
+        full = [(leaf, place.spec) for leaf, place in zip(leaves, places, strict=True) if leaf.size]
+        specs = tuple(spec for _, spec in full)
+        mapped = jax.shard_map(here, mesh=self._mesh, in_specs=specs, out_specs=gives, check_vma=False)
+        return mapped(*(leaf for leaf, _ in full))
 
     @property
     def _mesh(self) -> Mesh:
@@ -90,21 +109,30 @@ def _is_spec(node: Any) -> bool:
     return isinstance(node, Spec)
 
 
+def _empty(leaf: jax.Array, place: NamedSharding) -> jax.Array:
+    """A device's part of an array without entries."""
+    return jnp.zeros(place.shard_shape(leaf.shape), leaf.dtype)
+
+
 def shared_out(axis: int) -> Spec:
     """Each device holds its part along an axis."""
     return Spec(*[None] * axis, AXIS)
 
 
 def choose(asked: int, *, seeds: int, bodies: int, lessons: int) -> Devices:
-    """As many devices as asked for; for 0 two of a CPU's, if it has so many and both have enough to do, else one.
+    """As many devices as asked for; for 0 as many of a CPU's as are fastest, and one of anything else.
 
-    Devices get seeds of their own if that comes out even. Otherwise they share every seed, its bodies and its lessons:
-    a lesson is not shared, so that with a single one the threads of one device are faster.
+    Devices get seeds of their own if that comes out even, and the more the better. Otherwise they share every seed, its
+    bodies and its lessons: there are seldom more than two lessons, and with a single one, which is not shared, the
+    threads of one device are faster.
     """
     there = len(jax.devices())
+    if not asked and jax.default_backend() != "cpu":
+        return ALONE
     if not asked:
-        enough = seeds % 2 == 0 or (bodies % 2 == 0 and lessons > 1)
-        return Devices(2 if jax.default_backend() == "cpu" and there > 1 and enough else 1)
+        by_seed = max(count for count in range(1, there + 1) if seeds % count == 0)
+        by_body = 2 if there > 1 and bodies % 2 == 0 and lessons > 1 else 1
+        return Devices(by_seed if by_seed > 1 else by_body)
     if seeds % asked and bodies % asked:
         raise UserError(f"neither {seeds} seeds nor {bodies} bodies can be shared out evenly to {asked} devices")
     if asked > there:

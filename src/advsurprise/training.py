@@ -94,6 +94,10 @@ class Fused:
     def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
         return self._update(state)
 
+    def collect(self, state: TrainState) -> tuple[Carry, Rollout]:
+        """The first half of an update: bodies move on, and nothing is learnt."""
+        return self._collect(state)
+
     def trace(self, state: TrainState) -> jax.stages.Traced:
         """The update's program, for those who measure it: `.lower().compile()` makes it run."""
         return self._update.trace(state)
@@ -110,7 +114,7 @@ class Fused:
         return [jax.tree.map(lambda leaf, seed=seed: leaf[seed], agents) for seed in range(len(self.cfg.seeds))]
 
     def trace_collecting(self, state: TrainState) -> jax.stages.Traced:
-        """The first half of the update's program, without learning."""
+        """The program of `collect`."""
         return self._collect.trace(state)
 
     @functools.cached_property

@@ -567,7 +567,7 @@ def test_a_role_that_took_no_step_or_all_of_them(trained):
     cfg = PPOConfig(minibatch=64, epochs=1)
     optimiser = make_optimiser(cfg, loop.method, 64, 32)
     learner = make_learner(loop.agents(state)[0], optimiser)
-    rollout = jax.tree.map(lambda leaf: leaf[0], jax.jit(loop.rollout)(state))
+    rollout = jax.tree.map(lambda leaf: leaf[0], loop.devices.on_first(loop.collect(state)[1]))
     update = jax.jit(lambda learner, rollout, key: learn(learner, rollout, cfg, optimiser, key=key))
     for index, (name, other) in enumerate((("alice", "bob"), ("bob", "alice"))):
         roles = jnp.full_like(rollout.decision.role, index)
