@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import stats
 
 from advsurprise import metrics, run
 from advsurprise.config import RunConfig
@@ -101,6 +100,8 @@ class Curve:
 
 def iqm(values: Float[np.ndarray, "*rest S"]) -> Float[np.ndarray, "*rest"]:
     """Interquartile mean: ⌊S/4⌋ seeds are left out at each end. Of fewer than four seeds it is the plain mean."""
+    from scipy import stats  # half a second that those who train need not wait
+
     return np.asarray(stats.trim_mean(values, TRIM, axis=-1))
 
 

@@ -66,7 +66,10 @@ class Devices:
 
     def placed(self, tree: Tree, held: Any) -> Tree:
         """Arrays on these devices; `held` says which of their axes are shared out, as a prefix of the tree."""
-        return tree if self.count == 1 else jax.device_put(tree, self._places(held))
+        if self.count == 1:
+            return tree
+        # By way of the host: jax would compile a program for every shape that it shares out from one device.
+        return jax.device_put(jax.tree.map(_on_host, tree), self._places(held))
 
     def program(self, function: Callable, takes: Any, gives: Any) -> Any:
         """A compiled function on these devices; `takes` and `gives` say which axes of its arguments and results are
@@ -109,6 +112,10 @@ def _is_spec(node: Any) -> bool:
     return isinstance(node, Spec)
 
 
+def _on_host(leaf: Any) -> Any:
+    return leaf if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else np.asarray(leaf)
+
+
 def _empty(leaf: jax.Array, place: NamedSharding) -> jax.Array:
     """A device's part of an array without entries."""
     return jnp.zeros(place.shard_shape(leaf.shape), leaf.dtype)
@@ -138,6 +145,11 @@ def choose(asked: int, *, seeds: int, bodies: int, lessons: int) -> Devices:
     if asked > there:
         raise UserError(f"there are not {asked} devices here but {there}; choose with --set devices=NUMBER")
     return Devices(asked)
+
+
+def run_once() -> dict[str, Any]:
+    """How to compile what runs only once: on a CPU, quickly."""
+    return {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else {}
 
 
 def see_cores() -> None:

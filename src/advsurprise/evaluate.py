@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy import stats
+from scipy.special import stdtrit
 
 from advsurprise.collect import HostCollector, ScanCollector
 from advsurprise.envs.base import AbstractEnv, Host
@@ -107,7 +107,7 @@ def interval(means: np.ndarray) -> dict[str, float]:
     centre = float(np.mean(means))
     if len(means) < 2:
         return {"mean": centre, "low": centre, "high": centre}
-    half = float(stats.t.ppf(0.975, len(means) - 1) * np.std(means, ddof=1) / np.sqrt(len(means)))
+    half = float(stdtrit(len(means) - 1, 0.975) * np.std(means, ddof=1) / np.sqrt(len(means)))
     return {"mean": centre, "low": centre - half, "high": centre + half}
 
 

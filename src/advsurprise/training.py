@@ -79,13 +79,13 @@ class Fused:
         self._sharers = self.devices if seeds % self.devices.count else ALONE
         self._collector = ScanCollector(self.env, cfg.bodies, cfg.rollout, self._sharers)
         self._primer = ScanCollector(self.env, cfg.bodies, priming_length(self.method, cfg.bodies))
-        self._init = jax.jit(over_seeds(self._init_seed, seeds))
+        self._init = jax.jit(over_seeds(self._init_seed, seeds), compiler_options=devices.run_once())
 
     def init(self) -> TrainState:
         return self.resumed(self._init(seed_keys(self.cfg.seeds)))
 
     def like(self) -> TrainState:
-        return jax.eval_shape(self._init, seed_keys(self.cfg.seeds))
+        return self._init.eval_shape(seed_keys(self.cfg.seeds))
 
     def resumed(self, state: TrainState) -> TrainState:
         # On their devices at once: a program that had found them elsewhere would be compiled again for the next update.
