@@ -246,7 +246,7 @@ def _arrays(tree: Any) -> list[Any]:
 
 
 def _rollout_bytes(loop: Fused) -> int:
-    shapes = loop.trace_collecting(jax.eval_shape(loop.init)).out_info[1]
+    shapes = loop.trace_collecting(loop.like()).out_info[1]
     return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
 
 
