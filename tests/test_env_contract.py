@@ -25,26 +25,30 @@ WORLDS = {id: (id, {}) for id in advsurprise.list_envs()} | VARIANTS
 BODIES = 6
 
 
-@pytest.fixture(params=sorted(WORLDS))
+# All tests of a world run where its programs have been compiled.
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in sorted(WORLDS)])
 def env(request):
     id, fields = WORLDS[request.param]
     return advsurprise.make(id, **fields)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 2))
-def _play(env, key, steps, actions=None):
+def _actions(env, key):
+    """Random actions for two episodes and a step: as many for every test, so that a world is compiled once."""
+    return jax.random.randint(key, (2 * env.spec.max_steps + 1,), 0, env.spec.num_actions)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _play(env, key, actions):
     """Timesteps and states of one body, axes [time, …]; time 0 is the reset."""
-    reset_key, action_key, step_key = jax.random.split(key, 3)
+    reset_key, step_key = jax.random.split(key)
     state, first = env.reset(key=reset_key)
-    if actions is None:
-        actions = jax.random.randint(action_key, (steps,), 0, env.spec.num_actions)
 
     def step(state, both):
         action, key = both
         state, timestep = env.step(state, action, key=key)
         return state, (state, timestep)
 
-    _, rest = jax.lax.scan(step, state, (actions, jax.random.split(step_key, steps)))
+    _, rest = jax.lax.scan(step, state, (actions, jax.random.split(step_key, len(actions))))
     return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), (state, first), rest)
 
 
@@ -53,28 +57,29 @@ def _equal(left, right):
 
 
 def test_the_spec_is_true(env, getkey):
-    _, played = _play(env, getkey(), 5)
-    spec = env.spec
+    _, played = _play(env, getkey(), _actions(env, getkey()))
+    spec, times = env.spec, 2 * env.spec.max_steps + 2
     assert played.obs.shape[1:] == spec.observation_shape
     assert played.obs.dtype == spec.observation_dtype
     assert tuple(sorted(played.info)) == tuple(sorted(spec.info))
-    assert all(value.shape == (6,) for value in played.info.values())
+    assert all(value.shape == (times,) for value in played.info.values())
     assert int(played.obs.max()) < spec.num_classes
     for place in (played.place, played.final_place):
-        assert (place.shape, place.dtype) == ((6, len(spec.places)), jnp.int32)
+        assert (place.shape, place.dtype) == ((times, len(spec.places)), jnp.int32)
         assert (np.asarray(place) >= 0).all()
         assert (np.asarray(place) < np.array(spec.places)).all()
 
 
 def test_reset_ends_nothing(env, getkey):
-    _, timestep = env.reset(key=getkey())
+    _, played = _play(env, getkey(), _actions(env, getkey()))
+    timestep = jax.tree.map(lambda leaf: leaf[0], played)
     assert not bool(timestep.terminated | timestep.truncated)
     assert np.array_equal(timestep.obs, timestep.final_obs)
 
 
 def test_an_episode_ends_once_and_the_next_begins_in_the_same_step(env, getkey):
     length = env.spec.max_steps
-    states, played = _play(env, getkey(), 2 * length + 1)
+    states, played = _play(env, getkey(), _actions(env, getkey()))
     ended = np.asarray(played.terminated | played.truncated)
     assert np.flatnonzero(ended).tolist() == [length, 2 * length]
     assert not bool((played.terminated & played.truncated).any())
@@ -90,31 +95,30 @@ def test_an_episode_ends_once_and_the_next_begins_in_the_same_step(env, getkey):
 
 def test_final_obs_and_info_belong_to_the_episode_that_ended(env, getkey):
     length = env.spec.max_steps
-    key = getkey()
-    states, played = _play(env, key, length)
+    key, actions = getkey(), _actions(env, getkey())
+    states, played = _play(env, key, actions)
     # The same keys through `transition`, which never begins anew.
-    _, action_key, step_key = jax.random.split(key, 3)
-    last_action = jax.random.randint(action_key, (length,), 0, env.spec.num_actions)[-1]
-    move_key, _ = jax.random.split(jax.random.split(step_key, length)[-1])
-    before = jax.tree.map(lambda leaf: leaf[-2], states)
-    moved, outcome = jax.jit(lambda s, a, k: env.transition(s, a, key=k))(before, last_action, move_key)
+    step_key = jax.random.split(key)[1]
+    move_key, _ = jax.random.split(jax.random.split(step_key, len(actions))[length - 1])
+    before = jax.tree.map(lambda leaf: leaf[length - 1], states)
+    moved, outcome = jax.jit(lambda s, a, k: env.transition(s, a, key=k))(before, actions[length - 1], move_key)
     assert bool(outcome.terminated | outcome.truncated)
-    assert np.array_equal(played.final_obs[-1], env.observe(moved))
-    assert np.array_equal(played.final_place[-1], env.place(moved))
-    assert _equal(jax.tree.map(lambda leaf: leaf[-1], played.info), env.measure(moved))
+    assert np.array_equal(played.final_obs[length], env.observe(moved))
+    assert np.array_equal(played.final_place[length], env.place(moved))
+    assert _equal(jax.tree.map(lambda leaf: leaf[length], played.info), env.measure(moved))
 
 
 def test_same_key_same_trajectory(env, getkey):
     key, other = getkey(), getkey()
-    once, again, different = _play(env, key, 40), _play(env, key, 40), _play(env, other, 40)
+    actions = _actions(env, getkey())
+    once, again, different = _play(env, key, actions), _play(env, key, actions), _play(env, other, actions)
     assert _equal(once, again)
     assert not _equal(once, different)
 
 
 def test_every_step_uses_its_action(env, getkey):
-    key = getkey()
-    turns = jnp.zeros(2 * env.spec.max_steps, jnp.int32)
-    states, played = _play(env, key, 2 * env.spec.max_steps, turns)
+    turns = jnp.zeros_like(_actions(env, getkey()))
+    states, played = _play(env, getkey(), turns)
     ended = np.asarray(played.terminated | played.truncated)[1:]
     direction = np.asarray(states.direction)
     turned = (direction[:-1] - direction[1:]) % 4 == 1
@@ -123,9 +127,9 @@ def test_every_step_uses_its_action(env, getkey):
 
 def test_bodies_in_a_batch_are_bodies_alone(env, getkey):
     keys = jax.random.split(getkey(), BODIES)
-    steps = env.spec.max_steps + 3
-    together = jax.vmap(lambda key: _play(env, key, steps))(keys)
-    alone = [_play(env, key, steps) for key in keys]
+    actions = jnp.stack([_actions(env, getkey()) for _ in keys])
+    together = jax.vmap(lambda key, actions: _play(env, key, actions))(keys, actions)
+    alone = [_play(env, key, each) for key, each in zip(keys, actions, strict=True)]
     for body in range(BODIES):
         assert _equal(jax.tree.map(lambda leaf, body=body: leaf[body], together), alone[body])
 
@@ -199,7 +203,7 @@ def test_only_the_bodies_that_ended_begin_anew():
     keys = jax.random.split(jax.random.key(0), shape)
     actions = jnp.zeros(30, jnp.int32)
     # Two nested batches, as bodies within seeds.
-    states, played = jax.vmap(jax.vmap(lambda key: _play(env, key, 30, actions)))(keys)
+    states, played = jax.vmap(jax.vmap(lambda key: _play(env, key, actions)))(keys)
     left = np.asarray(states.left)
     ended = np.asarray(played.terminated)
     assert 0 < ended[..., 1:].mean() < 1
@@ -209,7 +213,9 @@ def test_only_the_bodies_that_ended_begin_anew():
     assert (np.asarray(states.episodes)[..., -1] == ended.sum(-1)).all()
 
 
-@pytest.fixture(scope="module", params=["countdown", "balls"])
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in ("countdown", "balls")]
+)
 def travelled(request):
     """Bodies before and after they were taken elsewhere, all at once: wishes, and states as numpy."""
     if request.param == "countdown":
@@ -304,7 +310,7 @@ def test_a_new_episode_is_what_a_body_is_rewound_to_next(getkey):
 def test_resets_are_a_branch_not_a_select_under_vmap():
     env = advsurprise.make("rooms/four")
     keys = jax.random.split(jax.random.key(0), (2, 3))
-    states, _ = jax.vmap(jax.vmap(lambda key: env.reset(key=key)))(keys)
+    states, _ = jax.eval_shape(jax.vmap(jax.vmap(lambda key: env.reset(key=key))), keys)
     step = jax.vmap(jax.vmap(lambda s, k: env.step(s, jnp.int32(0), key=k)))
     outside = _primitives_outside_branches(jax.make_jaxpr(step)(states, keys).jaxpr)
     assert "cond" in outside

@@ -54,10 +54,9 @@ def loop():
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory):
-    """Environment of subprocesses: one compilation for all of them."""
-    cache = tmp_path_factory.mktemp("programs")
-    return {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(cache), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1"}
+def programs():
+    """Environment of subprocesses: they keep small programs, too, where conftest.py has put those of the tests."""
+    return {**os.environ, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1"}
 
 
 def _tensors(folder: pathlib.Path) -> bytes:
