@@ -149,6 +149,17 @@ def test_an_update_is_compiled_once(seeds):
     assert all(len(leaf.devices()) == 1 for leaf in jax.tree.leaves(loop.agents(state)))
 
 
+def test_a_run_is_loaded_where_there_are_fewer_devices(tmp_path, monkeypatch):
+    loop, (state, _), _ = _trained(SEEDS[0], 2)
+    cfg = loop.cfg
+    run.prepare_folder(cfg, tmp_path, fresh=False)
+    run.save(tmp_path, cfg, 2, state)
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+    found, agents, updates = run.load_agents(tmp_path)
+    assert (found, updates) == (cfg, 2)
+    assert_same(agents[1].policies, jax.tree.map(lambda leaf: np.asarray(leaf[1]), state.learner.agent.policies))
+
+
 def test_a_run_goes_on_with_another_number_of_devices(tmp_path):
     run.train(dataclasses.replace(TINY, devices=2, steps=20), tmp_path / "mixed")
     mixed = run.train(dataclasses.replace(TINY, devices=1), tmp_path / "mixed")

@@ -149,7 +149,7 @@ def load_agents(folder: pathlib.Path) -> tuple[RunConfig, list[Agent], int]:
     if found is None:
         reason = f": {complaints[0]}" if complaints else ""
         raise UserError(f"{folder} holds no good checkpoint{reason}")
-    loop = make_loop(cfg)
+    loop = make_loop(dataclasses.replace(cfg, devices=1))  # however many trained it, here they may not be
     state = checkpoint.load(found, loop.like())
     return cfg, loop.agents(state), int(np.ravel(state.update)[0])
 
