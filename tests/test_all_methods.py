@@ -85,7 +85,9 @@ def test_training_changes_what_it_should_and_logs_numbers(name):
         before, after = (jax.tree.leaves(state.learner.agent.policies[role]) for state in (states[0], states[2]))
         changed = any(not np.array_equal(a, b) for a, b in zip(before, after, strict=True))
         assert changed == loop.method.trains
+    fitted = {*loop.method.networks, *(loop.method.roles if loop.method.trains else ())}
     for metrics in history:
+        assert {name.removesuffix("/loss") for name in metrics if name.endswith("/loss")} == fitted
         assert {"episodes", "mean/surprise", "end/total", "mean/total"} <= set(metrics)
         assert all(np.isfinite(value).all() for value in metrics.values())
 
