@@ -197,7 +197,7 @@ def test_one_of_anything_else_is_chosen(monkeypatch):
 
 
 def test_what_cannot_be_shared_out_is_refused():
-    with pytest.raises(UserError, match="neither 3 seeds nor 5 bodies can be shared out evenly to 2 devices"):
+    with pytest.raises(UserError, match=r"seeds \(3\) and bodies \(5\) cannot be shared out evenly to 2 devices"):
         devices.choose(2, seeds=3, bodies=5, lessons=2)
     with pytest.raises(UserError, match="there are not 4 devices here but 2"):
         devices.choose(4, seeds=1, bodies=16, lessons=2)

@@ -141,7 +141,7 @@ def choose(asked: int, *, seeds: int, bodies: int, lessons: int) -> Devices:
         by_body = 2 if there > 1 and bodies % 2 == 0 and lessons > 1 else 1
         return Devices(by_seed if by_seed > 1 else by_body)
     if seeds % asked and bodies % asked:
-        raise UserError(f"neither {seeds} seeds nor {bodies} bodies can be shared out evenly to {asked} devices")
+        raise UserError(f"seeds ({seeds}) and bodies ({bodies}) cannot be shared out evenly to {asked} devices")
     if asked > there:
         raise UserError(f"there are not {asked} devices here but {there}; choose with --set devices=NUMBER")
     return Devices(asked)
