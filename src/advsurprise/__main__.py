@@ -1,5 +1,5 @@
 """`python -m advsurprise` is `advsurprise`."""
 
-from advsurprise.cli import main
+from advsurprise.cli.main import main
 
 main()

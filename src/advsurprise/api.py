@@ -6,14 +6,18 @@ import pathlib
 import tempfile
 from typing import Any, get_args
 
-from advsurprise import devices, envs, methods, run
+from advsurprise import envs, methods
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.envs.base import AbstractEnv
-from advsurprise.envs.load import is_foreign
+from advsurprise.envs.host.load import is_foreign
 from advsurprise.errors import UserError
-from advsurprise.evaluate import Stand, everyone, play, play_host, stand_in, summary
-from advsurprise.interaction import Agent
-from advsurprise.training import open_world, whole_episodes
+from advsurprise.evaluation.play import play, play_host, summary
+from advsurprise.learning import devices
+from advsurprise.learning.interaction import Agent
+from advsurprise.learning.players import Player, played_by, with_players
+from advsurprise.training import run
+from advsurprise.training.hosted import open_world
+from advsurprise.training.loops import whole_episodes
 
 EVALUATION_SEED = 1_000_000
 """First evaluation seed: far from seeds anyone trains with."""
@@ -37,27 +41,27 @@ class Trained:
         *,
         episodes: int = 200,
         seeds: int = 10,
-        stand: Stand = "trained",
+        player: Player = "trained",
         env: str | None = None,
         env_fields: dict[str, Any] | None = None,
     ) -> dict[str, dict[str, float]]:
         """Mean and 95% interval of every measure over whole episodes, here or in another world of the same views."""
         share = max(1, episodes // seeds)
         if is_foreign(self.config.env):
-            return self._evaluate_foreign(share, seeds, stand)
+            return self._evaluate_foreign(share, seeds, player)
         world = self._world(env, env_fields)
         agents = [self._in(world, agent) for agent in self.agents]
         return summary(
-            play(world, everyone(agent, stand), episodes=share, seed=EVALUATION_SEED + seed)
+            play(world, played_by(agent, player), episodes=share, seed=EVALUATION_SEED + seed)
             for agent in agents
             for seed in range(seeds)
         )
 
-    def _evaluate_foreign(self, episodes: int, seeds: int, stand: Stand) -> dict[str, dict[str, float]]:
+    def _evaluate_foreign(self, episodes: int, seeds: int, player: Player) -> dict[str, dict[str, float]]:
         host = open_world(dataclasses.replace(self.config, bodies=min(8, episodes)))
-        player = everyone(self.agents[0], stand)
+        agent = played_by(self.agents[0], player)
         try:
-            found = [play_host(host, player, episodes=episodes, seed=EVALUATION_SEED + seed) for seed in range(seeds)]
+            found = [play_host(host, agent, episodes=episodes, seed=EVALUATION_SEED + seed) for seed in range(seeds)]
         finally:
             host.close()
         return summary(found)
@@ -71,12 +75,12 @@ class Trained:
         roles = self.agents[0].method.roles
         share = max(1, episodes // seeds)
         rows = []
-        for stands in itertools.product(get_args(Stand), repeat=len(roles)):
-            if "greedy" in stands:
+        for chosen in itertools.product(get_args(Player), repeat=len(roles)):
+            if "greedy" in chosen:
                 continue
-            players = dict(zip(roles, stands, strict=True))
+            players = dict(zip(roles, chosen, strict=True))
             found = summary(
-                play(world, stand_in(self._in(world, agent), players), episodes=share, seed=EVALUATION_SEED + seed)
+                play(world, with_players(self._in(world, agent), players), episodes=share, seed=EVALUATION_SEED + seed)
                 for agent in self.agents
                 for seed in range(seeds)
             )

@@ -130,7 +130,7 @@ def _check(rules: list[tuple[bool, str]]) -> None:
 
 
 def read_value(name: str, hint: Any, text: str) -> Any:
-    """The value a word stands for where a field of type `hint` is wanted; refuses what is not one."""
+    """The value a word means where a field of type `hint` is wanted; refuses what is not one."""
     if hint is bool:
         if text.lower() not in ("true", "false"):
             raise UserError(f"{name} must be true or false, not {text!r}")

@@ -7,7 +7,7 @@ from types import ModuleType
 
 
 class UserError(ValueError):
-    """A mistake in what the user asked for, told in one sentence."""
+    """A mistake in what the user asked for, in one sentence."""
 
     exit_code = 2
 

@@ -5,8 +5,8 @@ from typing import Any, Literal, NamedTuple
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
-GO_ON, REWIND, RESTART = range(3)
-"""What a method can wish between two steps: nothing, the episode's first state again, or a new episode."""
+CONTINUE, REWIND, RESTART = range(3)
+"""What a method can request between two steps: nothing, the episode's first state again, or a new episode."""
 
 
 class EnvSpec(NamedTuple):
@@ -31,7 +31,7 @@ class EnvSpec(NamedTuple):
     truncates: bool = False
     """Whether an episode can be cut by the clock, so that final observations need a value."""
     places: tuple[int, ...] = ()
-    """How many values each entry of `TimeStep.place` can take; empty if the world does not tell where the body is."""
+    """How many values each entry of `TimeStep.place` can take; empty if the world does not reveal where the body is."""
 
 
 class TimeStep(eqx.Module):
@@ -51,7 +51,7 @@ class TimeStep(eqx.Module):
     """Measures of the state the action led to, keys as in `EnvSpec.info`."""
     place: Int[Array, "..."] | None = None
     """Where the body is, and what it has changed, when it sees `obs`: noise aside, equal places are equal situations.
-    The first two entries are column and row. None if the world does not tell."""
+    The first two entries are column and row. None if the world does not reveal it."""
     final_place: Int[Array, "..."] | None = None
     """The same for `final_obs`."""
 

@@ -77,7 +77,7 @@ def test_the_oracle_notices_a_flaw(flaw, monkeypatch):
 
 
 def test_what_is_compared_is_what_step_does(getkey):
-    """The recording plays `stir` and `act`; `transition`, on which `step` stands, is just these two."""
+    """The recording plays `stir` and `act`; `transition`, on which `step` is built, is just these two."""
     env = make("rooms/four")
     state, key = env.initial(key=getkey()), getkey()
     moved, _ = env.transition(state, jnp.int32(2), key=key)

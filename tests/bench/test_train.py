@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from advsurprise import cli, commands
 from advsurprise.bench import flops, train
+from advsurprise.cli import commands
+from advsurprise.cli import main as cli
 
 SIZE = {"env", "method", "bodies", "seeds", "rollout"}
 NUMBERS = {
@@ -184,7 +185,7 @@ def test_many_bodies_need_no_longer_run(small_matmul, monkeypatch):
         updates=1,
         settings=["env.max_steps=100"],
         resolve=commands.resolve,
-        tell=lambda _: None,
+        log=lambda _: None,
     )
     assert result["rows"][0]["rollout"] == 500
     assert train.text(result).endswith("No size could be timed.")

@@ -350,7 +350,7 @@ def test_a_place_is_cell_doors_and_stilled_rooms_and_nothing_else():
 @pytest.mark.parametrize(
     ("world", "fields", "number"),
     # Always unseen, empty, wall, open and closed door, and six colours: 11. A box is one more, switches are two, a key
-    # and the lock that it makes possible two; balls stand in for the colours.
+    # and the lock that it makes possible two; balls replace the colours.
     [
         ("rooms/four", {}, 12),
         ("rooms/door", {}, 11),

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from advsurprise import interaction
 from advsurprise.errors import UserError
-from advsurprise.interaction import Agent
+from advsurprise.learning import interaction
+from advsurprise.learning.interaction import Agent
 from advsurprise.methods.adversarial_surprise import AdversarialSurprise
 from advsurprise.types import Decision, EnvSpec, Rollout, TimeStep, View
 

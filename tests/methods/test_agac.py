@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from advsurprise import interaction, learn
 from advsurprise.errors import UserError
-from advsurprise.fit import fit, named
-from advsurprise.interaction import Agent
+from advsurprise.learning import interaction, learn
+from advsurprise.learning.fit import fit, named
+from advsurprise.learning.interaction import Agent
 from advsurprise.methods.agac import AGAC, Signal
 from advsurprise.types import Decision, EnvSpec, Rollout, TimeStep, View
 
@@ -63,7 +63,7 @@ def update(method, learnt, rollout, key):
     """Both halves of an update, in the learner's order."""
     learnt, scores = method.score(learnt, rollout)
     batch, _, _ = learn.role_batch(rollout, scores["agent"], 0, method, lam=LAM)
-    fitted = fit(method.lessons(learnt, rollout, key=key))
+    fitted = fit(method.fit_tasks(learnt, rollout, key=key))
     learnt, metrics = method.learn(learnt, rollout, fitted)
     return learnt, batch, metrics | named(fitted)
 
@@ -242,7 +242,7 @@ def _library_counts(method, learnt, first, led_to, fresh, over):
 
 def test_worlds_that_do_not_tell_the_place_need_no_cells(full):
     hidden = SPEC._replace(places=())
-    with pytest.raises(UserError, match=r"^agac: words does not tell where the body is, which counts > 0 needs$"):
+    with pytest.raises(UserError, match=r"^agac: words does not reveal where the body is, which counts > 0 needs$"):
         AGAC(hidden, counts=0.1)
     method = AGAC(hidden)
     obs = jnp.zeros(5, jnp.int32)

@@ -15,17 +15,18 @@ from jaxtyping import Array, Int
 
 import advsurprise
 from advsurprise import methods
-from advsurprise.collect import HostCollector, ScanCollector
 from advsurprise.config import PPOConfig, RunConfig
-from advsurprise.envs.base import as_host
+from advsurprise.envs.host.pure import as_host
 from advsurprise.envs.ladder import LadderWorld, Place
 from advsurprise.errors import UserError
-from advsurprise.evaluate import play, stand_in, summary
-from advsurprise.interaction import Agent, role_schedule
-from advsurprise.learn import learn, make_learner, make_optimiser
+from advsurprise.evaluation.play import play, summary
+from advsurprise.learning.collect import HostCollector, ScanCollector
+from advsurprise.learning.interaction import Agent, role_schedule
+from advsurprise.learning.learn import learn, make_learner, make_optimiser
+from advsurprise.learning.networks import FixedPolicy
+from advsurprise.learning.players import with_players
 from advsurprise.methods.asp import ASP, Signal
-from advsurprise.networks import FixedPolicy
-from advsurprise.training import Fused
+from advsurprise.training.fused import Fused
 from advsurprise.types import Decision, EnvSpec, Rollout, TimeStep, View
 
 LEFT, STAY, RIGHT = range(3)
@@ -394,7 +395,7 @@ def test_what_is_refused():
     ]:
         with pytest.raises(UserError, match=f"asp: {sentence}"):
             ASP(spec, **fields)
-    with pytest.raises(UserError, match="does not tell where the body is: use goal=observation"):
+    with pytest.raises(UserError, match="does not reveal where the body is: use goal=observation"):
         ASP(spec._replace(places=()), goal="place")
 
 
@@ -533,8 +534,8 @@ def test_bob_learns_to_do_what_alice_does(trained):
     agent = loop.agents(state)[0]
     # Whatever Alice does, she stops in one of the ends. A random Bob has a single try at it: ⅓. A trained one is there
     # in one step, which is as fast as Alice can be, and nothing is left to pay her.
-    _, skilled, _, quick = _outcomes(stand_in(agent, {"alice": "random"}))
-    _, clumsy, _, _ = _outcomes(stand_in(agent, {"alice": "random", "bob": "random"}))
+    _, skilled, _, quick = _outcomes(with_players(agent, {"alice": "random"}))
+    _, clumsy, _, _ = _outcomes(with_players(agent, {"alice": "random", "bob": "random"}))
     assert clumsy == pytest.approx(1 / 3, abs=0.07)
     assert skilled > 0.97
     assert quick == pytest.approx(1, abs=0.2)
@@ -547,12 +548,14 @@ def test_stands_have_their_roles_actions(trained):
     loop, state, _ = trained
     agent = loop.agents(state)[0]
     # The last of the world's own actions, which is no stop: Alice who does nothing sets no task.
-    idle = _outcomes(stand_in(agent, {"alice": "motionless", "bob": "random"}))
+    idle = _outcomes(with_players(agent, {"alice": "motionless", "bob": "random"}))
     assert idle[0] == 0
     assert np.isnan(idle[1:]).all()
     # Alice at random stops within her first seven steps with probability 1 − 0.7⁷.
-    assert _outcomes(stand_in(agent, {"alice": "random", "bob": "random"}))[0] == pytest.approx(1 - 0.7**7, abs=0.04)
-    bias = stand_in(agent, {"bob": "random"}).policies["bob"].logits
+    assert _outcomes(with_players(agent, {"alice": "random", "bob": "random"}))[0] == pytest.approx(
+        1 - 0.7**7, abs=0.04
+    )
+    bias = with_players(agent, {"bob": "random"}).policies["bob"].logits
     np.testing.assert_allclose(jax.nn.softmax(bias), [1 / 3] * 3 + [0] * 3, rtol=1e-6)
 
 

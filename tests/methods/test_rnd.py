@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from advsurprise import learn
 from advsurprise.errors import UserError
-from advsurprise.fit import fit, named
+from advsurprise.learning import learn
+from advsurprise.learning.fit import fit, named
 from advsurprise.methods.rnd import RND, Signal
 from advsurprise.types import Decision, EnvSpec, Rollout, TimeStep, View
 
@@ -53,7 +53,7 @@ def init(method, bodies, key):
 def update(method, learnt, rollout, key):
     """Both halves of an update, in the learner's order."""
     scored, scores = method.score(learnt, rollout)
-    fitted = fit(method.lessons(scored, rollout, key=key))
+    fitted = fit(method.fit_tasks(scored, rollout, key=key))
     after, metrics = method.learn(scored, rollout, fitted)
     return scored, scores["agent"], after, metrics | named(fitted)
 

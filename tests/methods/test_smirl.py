@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from advsurprise import interaction
 from advsurprise.errors import UserError
-from advsurprise.interaction import Agent
+from advsurprise.learning import interaction
+from advsurprise.learning.interaction import Agent
 from advsurprise.methods.smirl import Smirl
 from advsurprise.types import Decision, EnvSpec, Rollout, TimeStep, View
 

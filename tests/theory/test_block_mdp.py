@@ -1,4 +1,4 @@
-"""Worlds are checked when they are made, and what is wrong is told in a sentence."""
+"""Worlds are checked when they are made, and what is wrong is said in a sentence."""
 
 import json
 

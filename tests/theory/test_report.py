@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from advsurprise.cli import main
+from advsurprise.cli.main import main
 from advsurprise.theory.coverage import semiquasimetric
 from advsurprise.theory.report import smallest_horizon, study
 from advsurprise.theory.zoo import chain_of_rooms, dim_hall, leap, noisy_tv, one_way_ring, zoo

@@ -28,7 +28,7 @@ PRODUCTS = frozenset(["dot_general", "conv_general_dilated"])
 
 
 class Operation(NamedTuple):
-    """One operation of a program, wherever it stands."""
+    """One operation of a program, wherever it occurs."""
 
     name: str
     """Its primitive."""
@@ -98,7 +98,7 @@ def _terms(equation: JaxprEqn) -> int:
 
 
 def _turns(equation: JaxprEqn) -> int:
-    """How often a loop turns; 1 for what is no loop, and for a `while` of which that cannot be told beforehand."""
+    """How often a loop turns; 1 for what is no loop, and for a `while` of which that is not known beforehand."""
     if equation.primitive.name == "scan":
         return equation.params["length"]
     if equation.primitive.name == "while":

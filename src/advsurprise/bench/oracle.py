@@ -31,7 +31,7 @@ class Task(NamedTuple):
     seed: int
 
 
-def run(*, steps: int, seed: int = 0, tell: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
+def run(*, steps: int, seed: int = 0, log: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
     """Compares the four worlds in both views over `steps` steps in all, on all cores."""
     from advsurprise.envs import rooms
 
@@ -43,13 +43,13 @@ def run(*, steps: int, seed: int = 0, tell: Callable[[str], None] = lambda line:
     tasks = [Task(world, {"view": view}, share, seed + i) for i, (world, view) in enumerate(settings)]
     begun = time.perf_counter()
     workers = min(os.cpu_count() or 1, len(tasks))
-    tell(f"comparing {len(tasks)} worlds, {share} steps each, on {workers} cores with Farama MiniGrid …")
+    log(f"comparing {len(tasks)} worlds, {share} steps each, on {workers} cores with Farama MiniGrid …")
     rows = []
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
         for done in concurrent.futures.as_completed([pool.submit(compare, task) for task in tasks]):
             rows.append(done.result())
-            tell(_row_text(rows[-1]))
+            log(_row_text(rows[-1]))
     rows.sort(key=lambda row: (row["world"], row["view"]))
     return {
         "steps": sum(row["steps"] for row in rows),

@@ -19,9 +19,9 @@ import numpy as np
 
 from advsurprise.bench import flops
 from advsurprise.config import RunConfig
-from advsurprise.envs.load import is_foreign
+from advsurprise.envs.host.load import is_foreign
 from advsurprise.errors import UserError
-from advsurprise.training import Fused
+from advsurprise.training.fused import Fused
 
 AUTHORS_STEPS_PER_S = 268
 """The published code of Adversarial Surprise on two cores, 16 bodies."""
@@ -43,7 +43,7 @@ def run(
     updates: int,
     settings: Sequence[str],
     resolve: Callable[..., RunConfig],
-    tell: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> dict[str, Any]:
     """A row per method, number of bodies and number of seeds. `resolve` is what the train verb makes its
     configuration with."""
@@ -60,14 +60,14 @@ def run(
     loops = [Fused(cfg) for cfg in cfgs]  # all mistakes are found before the first is timed
     device = jax.devices()[0]
     matmul = matmul_rate(device.platform)
-    tell(f"{env} on {device.device_kind}: a matrix product runs at {matmul / 1e9:,.0f} Gflop/s")
+    log(f"{env} on {device.device_kind}: a matrix product runs at {matmul / 1e9:,.0f} Gflop/s")
     return {
         "device": device.device_kind,
         "jax": jax.__version__,
         "cores": os.cpu_count(),
         "matmul_flops_per_s": round(matmul),
         "compilation_cache": bool(jax.config.jax_compilation_cache_dir),  # pyright: ignore[reportAttributeAccessIssue]
-        "rows": [_row(loop, updates, matmul, tell) for loop in loops],
+        "rows": [_row(loop, updates, matmul, log) for loop in loops],
     }
 
 
@@ -122,7 +122,7 @@ def _matmul_seconds(size: int) -> float:
     return float(np.median([_seconds(lambda: multiply(*both))[0] for _ in range(MATMUL_CALLS)]))
 
 
-def _row(loop: Fused, updates: int, matmul: float, tell: Callable[[str], None]) -> dict[str, Any]:
+def _row(loop: Fused, updates: int, matmul: float, log: Callable[[str], None]) -> dict[str, Any]:
     """One size, timed; with the reason instead of numbers where it does not run."""
     cfg = loop.cfg
     row = {
@@ -133,12 +133,12 @@ def _row(loop: Fused, updates: int, matmul: float, tell: Callable[[str], None]) 
         "rollout": cfg.rollout,
         "devices": loop.devices.count,
     }
-    tell(f"{cfg.method}, {cfg.bodies} bodies, {len(cfg.seeds)} seed(s): compiling …")
+    log(f"{cfg.method}, {cfg.bodies} bodies, {len(cfg.seeds)} seed(s): compiling …")
     try:
         row |= time_size(loop, updates, matmul)
     except FAILURES as failure:
         row |= {"error": _sentence(failure)}
-    tell(f"{cfg.method}{_cells(row)}")
+    log(f"{cfg.method}{_cells(row)}")
     return row
 
 

@@ -25,7 +25,7 @@ def run(
     bodies: Iterable[int],
     seconds: float,
     minigrid: bool,
-    tell: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> dict[str, Any]:
     """A row per number of bodies, and Farama MiniGrid in one process of the same run."""
     bodies = tuple(bodies)
@@ -35,15 +35,15 @@ def run(
         raise UserError(f"--seconds must be positive, not {seconds}")
     env = make(world, **parse(RoomWorld, settings))
     device = jax.devices()[0]
-    tell(f"{world} on {device.device_kind}: {env.max_steps} steps an episode, a fresh layout each")
+    log(f"{world} on {device.device_kind}: {env.max_steps} steps an episode, a fresh layout each")
     rows = []
     for number in bodies:
-        tell(f"{number} bodies: compiling …")
+        log(f"{number} bodies: compiling …")
         rows.append(time_world(env, number, seconds))
-        tell(_row_text(rows[-1]))
+        log(_row_text(rows[-1]))
     result: dict[str, Any] = {"device": device.device_kind, "rows": rows}
     if minigrid:
-        tell(f"Farama MiniGrid, {MINIGRID_ID}, one process …")
+        log(f"Farama MiniGrid, {MINIGRID_ID}, one process …")
         result |= _against_minigrid(rows, seconds)
     return result
 

@@ -10,7 +10,6 @@ from typing import Generic, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, Shaped
 
@@ -60,7 +59,7 @@ class AbstractEnv(eqx.Module, Generic[State]):
 
     @abc.abstractmethod
     def place(self, state: State) -> Int[Array, " n"]:
-        """`TimeStep.place` in `state`; of size 0 in a world that does not tell."""
+        """`TimeStep.place` in `state`; of size 0 in a world that does not reveal it."""
 
     @abc.abstractmethod
     def rewound(self, first: State, state: State) -> State:
@@ -140,106 +139,6 @@ def if_any(
     return branch(choose, operand)
 
 
-class Host(abc.ABC):
-    """The host contract: all bodies at once, numpy arrays, the world keeps its own state."""
-
-    bodies: int
-    """Bodies that act at the same time."""
-
-    @property
-    @abc.abstractmethod
-    def spec(self) -> EnvSpec:
-        """What a learner must know of the world."""
-
-    @abc.abstractmethod
-    def reset(self, seed: int | PRNGKeyArray) -> TimeStep:
-        """Begins the first episode of every body: the same seed (or key) gives the same episodes."""
-
-    @abc.abstractmethod
-    def send(self, action: Int[np.ndarray, " bodies"]) -> None:
-        """Starts a step with every body."""
-
-    @abc.abstractmethod
-    def recv(self) -> TimeStep:
-        """Waits for the step that `send` started."""
-
-    @abc.abstractmethod
-    def redo(self, wish: Int[np.ndarray, " bodies"]) -> TimeStep:
-        """Takes bodies elsewhere between two steps: those that wish `REWIND` back to the first state of their episode
-        (worlds that cannot, to the beginning of a new one), those that wish `RESTART` into a new one. Only `obs` and
-        `place` of the answer count."""
-
-    @abc.abstractmethod
-    def close(self) -> None:
-        """Lets go of the world."""
-
-
-class PureHost(Host, Generic[State]):
-    """A pure world behind the host contract: batched numpy, one compiled step for all bodies."""
-
-    def __init__(self, env: AbstractEnv[State], bodies: int):
-        self.env = env
-        self.bodies = bodies
-        self._count = 0
-        self._key = self._keys = self._state = self._first = self._pending = None
-
-    @property
-    def spec(self) -> EnvSpec:
-        """What a learner must know of the world."""
-        return self.env.spec
-
-    def reset(self, seed: int | PRNGKeyArray) -> TimeStep:
-        """Begins anew: the same seed (or key) gives the same episodes."""
-        key = jax.random.key(seed) if isinstance(seed, int) else seed
-        self._key, self._state, timestep = _reset_jit(self.env, self.bodies, key)
-        self._first, self._count = self._state, 0
-        self._keys = _keys_jit(self._key, jnp.int32(-1), self.bodies)
-        return _to_numpy(timestep)
-
-    def send(self, action: Int[np.ndarray, " bodies"]) -> None:
-        """Starts a step; jax computes it while the caller goes on."""
-        if self._key is None:
-            raise RuntimeError("reset the world before stepping it")
-        actions = jnp.asarray(action, jnp.int32)
-        self._keys = _keys_jit(self._key, jnp.int32(self._count), self.bodies)
-        self._count += 1
-        self._state, self._pending = _step_jit(self.env, self._keys, self._state, actions)
-        self._first = _first_jit(self._first, self._state, self._pending)
-
-    def recv(self) -> TimeStep:
-        """Waits for the step that `send` started."""
-        if self._pending is None:
-            raise RuntimeError("send actions before receiving")
-        timestep, self._pending = self._pending, None
-        return _to_numpy(timestep)
-
-    def redo(self, wish: Int[np.ndarray, " bodies"]) -> TimeStep:
-        """Exact: a body that is rewound finds its episode's first state."""
-        if self._keys is None:
-            raise RuntimeError("reset the world before taking bodies elsewhere")
-        if self._pending is not None:
-            raise RuntimeError("receive the last step before taking bodies elsewhere")
-        wishes = jnp.asarray(wish, jnp.int32)
-        self._first, self._state, timestep = _redo_jit(self.env, self._keys, self._first, self._state, wishes)
-        # Taken elsewhere again before the next step, bodies find another episode.
-        self._keys = _other_keys_jit(self._keys)
-        return _to_numpy(timestep)
-
-    def close(self) -> None:
-        """Lets go of the state."""
-        self._key = self._keys = self._state = self._first = self._pending = None
-
-    @property
-    def state(self) -> State:
-        """State of all bodies, batched, for drawing."""
-        return self._state  # pyright: ignore[reportReturnType]
-
-
-def as_host(env: AbstractEnv[State], bodies: int) -> PureHost[State]:
-    """Runs a pure world as a host one."""
-    return PureHost(env, bodies)
-
-
 def reset_all(env: AbstractEnv, bodies: int, key: PRNGKeyArray):
     """Begins the first episode of every body: the key of all that follows, states and timesteps."""
     reset_key, key = jax.random.split(key)
@@ -248,7 +147,7 @@ def reset_all(env: AbstractEnv, bodies: int, key: PRNGKeyArray):
 
 
 def step_keys(key: PRNGKeyArray, count: Int[Array, ""], bodies: int) -> Key[Array, "{bodies} 3"]:
-    """Keys of every body for the world's step number `count`: to move, to begin the next episode, to redo."""
+    """Keys of every body for the world's step number `count`: to move, to begin the next episode, to relocate."""
     return jax.random.split(jax.random.fold_in(key, count), (bodies, 3))
 
 
@@ -266,25 +165,13 @@ def first_states(first, state, timestep: TimeStep):
     return jax.vmap(tree.select)(timestep.terminated | timestep.truncated, state, first)
 
 
-def redo_all(env: AbstractEnv, keys: Key[Array, "B 3"], first, state, wish: Int[Array, " B"]):
-    """Takes bodies where they wish: first states, states, and what bodies see there."""
+def relocate_all(env: AbstractEnv, keys: Key[Array, "B 3"], first, state, request: Int[Array, " B"]):
+    """Takes bodies where they request: first states, states, and what bodies see there."""
 
-    def one(first, state, wish, key):
-        state = tree.select(wish == REWIND, env.rewound(first, state), state)
-        restart = wish == RESTART
+    def one(first, state, request, key):
+        state = tree.select(request == REWIND, env.rewound(first, state), state)
+        restart = request == RESTART
         fresh = if_any(restart, lambda both: env.renew(both[0], key=both[1]), lambda both: both[0], (state, key))
         return tree.select(restart, fresh, first), fresh, env.shown(fresh)
 
-    return jax.vmap(one)(first, state, wish, keys[:, 2])
-
-
-_reset_jit = jax.jit(reset_all, static_argnums=(0, 1))
-_keys_jit = jax.jit(step_keys, static_argnums=2)
-_other_keys_jit = jax.jit(jax.vmap(jax.vmap(lambda key: jax.random.fold_in(key, 1))))
-_step_jit = jax.jit(step_all, static_argnums=0)
-_redo_jit = jax.jit(redo_all, static_argnums=0)
-_first_jit = jax.jit(first_states)
-
-
-def _to_numpy(timestep: TimeStep) -> TimeStep:
-    return jax.tree.map(np.asarray, timestep)
+    return jax.vmap(one)(first, state, request, keys[:, 2])

@@ -21,7 +21,7 @@ def register() -> None:
         if id not in registry:
             register_id(
                 id=id,
-                entry_point="advsurprise.envs.gymnasium:RoomsEnv",
-                vector_entry_point="advsurprise.envs.gymnasium:RoomsVectorEnv",
+                entry_point="advsurprise.envs.as_gymnasium:RoomsEnv",
+                vector_entry_point="advsurprise.envs.as_gymnasium:RoomsVectorEnv",
                 kwargs={"world": world},
             )

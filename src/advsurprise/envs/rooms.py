@@ -117,7 +117,7 @@ class RoomWorld(AbstractEnv[RoomState]):
     max_steps: int = eqx.field(static=True, default=128)
     """Length of an episode."""
     timeout: Literal["terminated", "truncated"] = eqx.field(static=True, default="terminated")
-    """How the clock ends an episode. The learner is told the time, so by default it is a true end."""
+    """How the clock ends an episode. The learner sees the time, so by default it is a true end."""
 
     def __check_init__(self):
         check_rooms(self)

@@ -22,11 +22,11 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from matplotlib.figure import Figure
 
 from advsurprise import envs
-from advsurprise.collect import Carry, ScanCollector
-from advsurprise.evaluate import everyone
-from advsurprise.fit import fit
 from advsurprise.grid.tiles import NUM_COLOURS
-from advsurprise.interaction import Agent, make_agent
+from advsurprise.learning.collect import Carry, ScanCollector
+from advsurprise.learning.fit import fit
+from advsurprise.learning.interaction import Agent, make_agent
+from advsurprise.learning.players import played_by
 from advsurprise.methods.base import mean_where
 from advsurprise.methods.rnd import RND, Learnt, Signal
 from advsurprise.types import Rollout
@@ -66,7 +66,7 @@ def runs(settings: Settings) -> list[dict[str, float]]:
 
     @jax.jit
     def begin():
-        agent = everyone(make_agent(method, settings.bodies, key=agent_key), "random")
+        agent = played_by(make_agent(method, settings.bodies, key=agent_key), "random")
         keys = jax.random.split(start_key, len(WORLDS))
         return agent, [each.start(agent, key=key) for each, key in zip(collectors, keys, strict=True)]
 
@@ -79,7 +79,7 @@ def runs(settings: Settings) -> list[dict[str, float]]:
     @jax.jit
     def learn(learnt: Learnt, rollout: Rollout, key: PRNGKeyArray):
         row = measured(method.errors(learnt, rollout.signal.obs), rollout, method.spec.num_classes)
-        return method.learn(learnt, rollout, fit(method.lessons(learnt, rollout, key=key)))[0], row
+        return method.learn(learnt, rollout, fit(method.fit_tasks(learnt, rollout, key=key)))[0], row
 
     agent, carries = begin()
     carries, rollout = collect(agent, carries, prime_key)

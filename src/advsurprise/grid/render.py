@@ -74,7 +74,7 @@ class Canvas:
         self.pixels[(self.x - x) ** 2 + (self.y - y) ** 2 <= radius**2] = colour
 
     def arrow(self, facing: int, colour) -> None:
-        """Fills the triangle that stands for the body, pointing in its direction."""
+        """Fills the triangle that shows the body, pointing in its direction."""
         angle = -np.pi / 2 * facing
         right, down = self.x - 0.5, self.y - 0.5
         along = np.cos(angle) * right - np.sin(angle) * down + 0.5

@@ -1,4 +1,4 @@
-"""Tile codes: everything that can stand in a cell, as one byte, and what follows from the byte.
+"""Tile codes: everything that can be in a cell, as one byte, and what follows from the byte.
 
 A code names the object, its colour, its state and, for things that belong to a room (boxes, switches, balls and
 lights), that room. What MiniGrid asks an object's class, the physics here looks up in a table over codes.

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from advsurprise import tree
-from advsurprise.fit import FitResult
+from advsurprise.learning.fit import FitResult
+from advsurprise.learning.stats import RunningMoments, scale, update_moments
 from advsurprise.methods.base import (
     AbstractBystander,
     AbstractFitted,
@@ -27,7 +28,6 @@ from advsurprise.methods.base import (
     plain_score,
     push,
 )
-from advsurprise.stats import RunningMoments, scale, update_moments
 from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
 
 EXPLORE, CONTROL = 0, 1

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from advsurprise.advantage import turn_gae
-from advsurprise.fit import FitResult, Lesson
+from advsurprise.learning.advantage import turn_gae
+from advsurprise.learning.fit import FitResult, FitTask
+from advsurprise.learning.networks import Dense, blank_view, make_torso
 from advsurprise.methods.base import (
     AbstractSolo,
     AbstractUnprimed,
@@ -25,7 +26,6 @@ from advsurprise.methods.base import (
     plain_view,
     tick,
 )
-from advsurprise.networks import Dense, blank_view, make_torso
 from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
 
 ADAM_EPS = 1e-5
@@ -131,7 +131,7 @@ class AGAC(AbstractUnprimed[Learnt, Memory], AbstractSolo[Learnt, Memory]):
             (self.counts >= 0, f"counts must not be negative, not {self.counts}"),
             (
                 not self.counts or len(self.spec.places) >= 2,
-                f"{self.spec.id} does not tell where the body is, which counts > 0 needs",
+                f"{self.spec.id} does not reveal where the body is, which counts > 0 needs",
             ),
             (0 <= self.lam <= 1, f"lam must be 0 to 1, not {self.lam}"),
             (min(self.widths, default=1) >= 1, f"widths must be at least 1, not {list(self.widths)}"),
@@ -190,7 +190,7 @@ class AGAC(AbstractUnprimed[Learnt, Memory], AbstractSolo[Learnt, Memory]):
     def networks(self) -> tuple[str, ...]:
         return ("adversary",)
 
-    def lessons(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> dict[str, Lesson]:
+    def fit_tasks(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> dict[str, FitTask]:
         number = rollout.reward.size
         view, logits = jax.tree.map(
             lambda leaf: leaf.reshape(number, *leaf.shape[2:]), (rollout.decision.view, rollout.decision.logits)
@@ -200,7 +200,7 @@ class AGAC(AbstractUnprimed[Learnt, Memory], AbstractSolo[Learnt, Memory]):
             expected = adversary(jax.tree.map(lambda leaf: leaf[rows], view))
             return self.beta * jnp.mean(divergence(logits[rows], expected)), {}
 
-        adversary = Lesson(
+        adversary = FitTask(
             params=learnt.adversary,
             opt_state=learnt.opt_state,
             loss=loss,

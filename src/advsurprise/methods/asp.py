@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from advsurprise.fit import FitResult
+from advsurprise.learning.fit import FitResult
 from advsurprise.methods.base import (
     NEVER,
     AbstractPoliciesOnly,
@@ -26,7 +26,7 @@ from advsurprise.methods.base import (
     mean_where,
     push,
 )
-from advsurprise.types import GO_ON, RESTART, REWIND, EnvSpec, Rollout, Score, TimeStep, View
+from advsurprise.types import CONTINUE, RESTART, REWIND, EnvSpec, Rollout, Score, TimeStep, View
 
 ALICE, BOB = 0, 1
 DEFAULT_CLOCK = 128
@@ -46,7 +46,7 @@ class Memory(eqx.Module):
     """Steps taken in this game, Alice's and Bob's together."""
     set_at: Int[Array, ""]
     """t_A: Alice's steps in this game when she stopped; 0 while she plays."""
-    wish: Int[Array, ""]
+    request: Int[Array, ""]
     """What is wished of the world before the next step."""
 
 
@@ -106,7 +106,7 @@ class ASP(AbstractPoliciesOnly[Nothing, Memory], AbstractUnprimed[Nothing, Memor
             ),
             (
                 self.goal != "place" or bool(self.spec.places),
-                f"{self.spec.id} does not tell where the body is: use goal=observation",
+                f"{self.spec.id} does not reveal where the body is: use goal=observation",
             ),
             (self.clock == 0 or self.clock >= 2, f"clock must be at least 2, or 0 for the world's, not {self.clock}"),
             (
@@ -167,7 +167,7 @@ class ASP(AbstractPoliciesOnly[Nothing, Memory], AbstractUnprimed[Nothing, Memor
         return Nothing()
 
     def start(self, timestep: TimeStep, before: Memory | None = None) -> Memory:
-        none, go_on = jnp.int32(0), jnp.int32(GO_ON)
+        none, go_on = jnp.int32(0), jnp.int32(CONTINUE)
         place = timestep.place if self.by_place else None
         return Memory(first_frames(timestep.obs, self.stack), timestep.obs, place, none, none, go_on)
 
@@ -193,24 +193,24 @@ class ASP(AbstractPoliciesOnly[Nothing, Memory], AbstractUnprimed[Nothing, Memor
         seen = timestep.final_obs
         # Bob sees nothing of Alice's turn but the goal.
         frames = jnp.where(stopped, first_frames(seen, self.stack), push(memory.frames, seen))
-        goal, place, at_hand_over = memory.goal, memory.goal_place, GO_ON
+        goal, place, at_hand_over = memory.goal, memory.goal_place, CONTINUE
         if self.mode == "repeat":
             at_hand_over = REWIND
             goal = jnp.where(stopped, seen, goal)
-            place = None if place is None else jnp.where(stopped, _told(timestep), place)
-        wish = jnp.where(solved | late, RESTART, jnp.where(stopped, at_hand_over, GO_ON)).astype(jnp.int32)
-        return Memory(frames, goal, place, time, set_at, wish), Signal(time, set_at, stopped, solved)
+            place = None if place is None else jnp.where(stopped, _final_place(timestep), place)
+        request = jnp.where(solved | late, RESTART, jnp.where(stopped, at_hand_over, CONTINUE)).astype(jnp.int32)
+        return Memory(frames, goal, place, time, set_at, request), Signal(time, set_at, stopped, solved)
 
     @property
-    def wishes(self) -> bool:
+    def makes_requests(self) -> bool:
         return True
 
-    def wish(self, memory: Memory) -> Int[Array, ""]:
-        return memory.wish
+    def request(self, memory: Memory) -> Int[Array, ""]:
+        return memory.request
 
     def rewound(self, memory: Memory, timestep: TimeStep) -> Memory:
         frames = first_frames(timestep.obs, self.stack)
-        return Memory(frames, memory.goal, memory.goal_place, memory.time, memory.set_at, jnp.int32(GO_ON))
+        return Memory(frames, memory.goal, memory.goal_place, memory.time, memory.set_at, jnp.int32(CONTINUE))
 
     def score(self, learnt: Nothing, rollout: Rollout) -> tuple[Nothing, dict[str, Score]]:
         signal: Signal = rollout.signal
@@ -242,7 +242,7 @@ class ASP(AbstractPoliciesOnly[Nothing, Memory], AbstractUnprimed[Nothing, Memor
     def _reached(self, memory: Memory, timestep: TimeStep) -> Bool[Array, ""]:
         """Whether the action led to the goal."""
         if memory.goal_place is not None:
-            return jnp.all(memory.goal_place == _told(timestep))
+            return jnp.all(memory.goal_place == _final_place(timestep))
         apart = memory.goal.astype(jnp.float32) - timestep.final_obs.astype(jnp.float32)
         return jnp.sum(apart**2) <= self.threshold**2
 
@@ -256,7 +256,7 @@ class ASP(AbstractPoliciesOnly[Nothing, Memory], AbstractUnprimed[Nothing, Memor
 def game_ends(signal: Signal, over: Bool[Array, "T B"], owed: Float[Array, " B"], *, clock: int) -> Float[Array, "T B"]:
     """t_A + t_B of the game that each step belongs to: when Bob reached the goal, or the clock if he did not.
 
-    A game that goes on after the rollout's last step ends, as far as can be told, when Bob's own value says so:
+    A game that goes on after the rollout's last step ends, as far as is known, when Bob's own value says so:
     `owed` steps later, at least one, at most those that are left.
     """
     time = signal.time.astype(jnp.float32)
@@ -286,10 +286,10 @@ def bob_reward(signal: Signal, over: Bool[Array, "T B"], *, clock: int, k: float
     return -k * (1.0 + jnp.where(over & ~signal.solved, left, 0.0))
 
 
-def _told(timestep: TimeStep) -> Int[Array, " n"]:
+def _final_place(timestep: TimeStep) -> Int[Array, " n"]:
     """The place that the action led to, in a world that tells it."""
     if timestep.final_place is None:
-        raise TypeError("the world does not tell the place that its spec promises")
+        raise TypeError("the world does not log the place that its spec promises")
     return timestep.final_place
 
 

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from advsurprise.density import AbstractDensity, Categorical, Gaussian
 from advsurprise.errors import UserError
-from advsurprise.fit import FitResult, Lesson
-from advsurprise.stats import RunningMoments
-from advsurprise.types import GO_ON, EnvSpec, Rollout, Score, TimeStep, View
+from advsurprise.learning.density import AbstractDensity, Categorical, Gaussian
+from advsurprise.learning.fit import FitResult, FitTask
+from advsurprise.learning.stats import RunningMoments
+from advsurprise.types import CONTINUE, EnvSpec, Rollout, Score, TimeStep, View
 
 Learnt = TypeVar("Learnt")
 Memory = TypeVar("Memory")
@@ -107,12 +107,12 @@ class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
 
     @property
     @abc.abstractmethod
-    def wishes(self) -> bool:
-        """Whether the method ever wishes anything else of the world than to go on."""
+    def makes_requests(self) -> bool:
+        """Whether the method ever makes a request."""
 
     @abc.abstractmethod
-    def wish(self, memory: Memory) -> Int[Array, ""]:
-        """What the method wishes of the world before the next step: `GO_ON`, `REWIND` or `RESTART`."""
+    def request(self, memory: Memory) -> Int[Array, ""]:
+        """What the method requests of the world before the next step: `CONTINUE`, `REWIND` or `RESTART`."""
 
     @abc.abstractmethod
     def rewound(self, memory: Memory, timestep: TimeStep) -> Memory:
@@ -128,12 +128,12 @@ class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
         """Names of the networks that the method fits besides its policies."""
 
     @abc.abstractmethod
-    def lessons(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> dict[str, Lesson]:
+    def fit_tasks(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> dict[str, FitTask]:
         """What the method's own networks are to be fitted to. Policies are fitted in the same loop."""
 
     @abc.abstractmethod
     def learn(self, learnt: Learnt, rollout: Rollout, fitted: dict[str, FitResult]) -> tuple[Learnt, dict[str, Array]]:
-        """Takes over what came of `lessons`, and gives what is worth logging of the rollout."""
+        """Takes over what came of `fit_tasks`, and gives what is worth logging of the rollout."""
 
 
 class AbstractBystander(AbstractMethod[Learnt, Memory]):
@@ -146,11 +146,11 @@ class AbstractBystander(AbstractMethod[Learnt, Memory]):
         return action
 
     @property
-    def wishes(self) -> bool:
+    def makes_requests(self) -> bool:
         return False
 
-    def wish(self, memory: Memory) -> Int[Array, ""]:
-        return jnp.int32(GO_ON)
+    def request(self, memory: Memory) -> Int[Array, ""]:
+        return jnp.int32(CONTINUE)
 
     def rewound(self, memory: Memory, timestep: TimeStep) -> Memory:
         return memory
@@ -188,7 +188,7 @@ class AbstractPoliciesOnly(AbstractMethod[Learnt, Memory]):
     def networks(self) -> tuple[str, ...]:
         return ()
 
-    def lessons(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> dict[str, Lesson]:
+    def fit_tasks(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> dict[str, FitTask]:
         return {}
 
 
@@ -284,7 +284,7 @@ def tick(clock: Clock, timestep: TimeStep) -> Clock:
 
 
 def plain_view(spec: EnvSpec, clock: Clock) -> View:
-    """Frames and, where the episode's length is known, the time: elsewhere it would tell nothing."""
+    """Frames and, where the episode's length is known, the time: elsewhere it would mean nothing."""
     time = clock.time.astype(jnp.float32) / spec.max_steps if spec.max_steps else jnp.float32(0)
     return View(clock.frames, jnp.zeros((*spec.observation_shape, 0)), time)
 

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from advsurprise.fit import FitResult
+from advsurprise.learning.fit import FitResult
 from advsurprise.methods.base import (
     AbstractClocked,
     AbstractPoliciesOnly,

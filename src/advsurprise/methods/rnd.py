@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
-from advsurprise.fit import FitResult, Lesson
+from advsurprise.learning.fit import FitResult, FitTask
+from advsurprise.learning.networks import Dense, blank_view, make_torso
+from advsurprise.learning.stats import RunningMoments, discounted_return, scale, update_moments
 from advsurprise.methods.base import AbstractClocked, Clock, check, one_stream, plain_score, tick
-from advsurprise.networks import Dense, blank_view, make_torso
-from advsurprise.stats import RunningMoments, discounted_return, scale, update_moments
 from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
 
 INPUT_EPS = 1e-6
@@ -173,12 +173,12 @@ class RND(AbstractClocked[Learnt]):
     def networks(self) -> tuple[str, ...]:
         return ("predictor",)
 
-    def lessons(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> dict[str, Lesson]:
+    def fit_tasks(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> dict[str, FitTask]:
         obs = rollout.signal.obs
         # In the published order: rewards first, then the moments, then the predictor.
         learnt = self.absorb_inputs(learnt, obs)
         x = self.standardised(learnt.inputs, obs).reshape(-1, *self.input_spec.observation_shape)
-        predictor = Lesson(
+        predictor = FitTask(
             params=learnt.predictor,
             opt_state=learnt.opt_state,
             loss=functools.partial(predictor_loss, x=x, aim=learnt.target(x)),

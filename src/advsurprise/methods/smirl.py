@@ -11,7 +11,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from advsurprise import tree
-from advsurprise.fit import FitResult
+from advsurprise.learning.fit import FitResult
+from advsurprise.learning.stats import RunningMoments, scale, update_moments
 from advsurprise.methods.base import (
     AbstractFitted,
     AbstractSolo,
@@ -23,7 +24,6 @@ from advsurprise.methods.base import (
     plain_score,
     push,
 )
-from advsurprise.stats import RunningMoments, scale, update_moments
 from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
 
 

@@ -3,7 +3,7 @@
 import equinox as eqx
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from advsurprise.fit import FitResult
+from advsurprise.learning.fit import FitResult
 from advsurprise.methods.base import (
     AbstractClocked,
     AbstractPoliciesOnly,

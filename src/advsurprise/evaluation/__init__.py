@@ -1,0 +1,1 @@
+"""Frozen policies at play, statistics and figures."""

@@ -1,0 +1,254 @@
+"""Several methods in one world, trained one after the other into one folder.
+
+comparison.json   what was asked for: what all methods share, and each method's own fields
+METHOD/           the run of each method, an ordinary run folder
+"""
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from advsurprise import methods
+from advsurprise.config import MAY_CHANGE, RunConfig, from_dict
+from advsurprise.errors import UserError, nearest
+from advsurprise.evaluation import plot
+from advsurprise.training import checkpoint, metrics, run
+from advsurprise.training.hosted import Hosted
+from advsurprise.training.loops import make_loop
+
+FILE = "comparison.json"
+OWN = ("method", "method_fields")
+"""Fields of a run that differ from method to method; all others are the same by construction."""
+
+TrainOne = Callable[[RunConfig, pathlib.Path], run.Outcome]
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """What is compared."""
+
+    base: RunConfig
+    """What all methods share; its method and method fields count for nothing."""
+    fields: dict[str, dict[str, Any]]
+    """For each method, in the order of training, its fields that differ from their defaults."""
+
+    @property
+    def configs(self) -> dict[str, RunConfig]:
+        """One run for each method."""
+        return {
+            name: dataclasses.replace(self.base, method=name, method_fields=fields)
+            for name, fields in self.fields.items()
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        shared = {name: value for name, value in self.base.as_dict().items() if name not in OWN}
+        return {"config": shared, "methods": self.fields}
+
+
+# ---------------------------------------------------------------------------------------------- what is asked
+
+
+def read_names(text: str) -> list[str]:
+    """Method names with commas between them."""
+    names = [part.strip() for part in text.split(",")]
+    for name in names:
+        methods.method_class(name)
+        if names.count(name) > 1:
+            raise UserError(f"{name} is named twice in --method")
+    return names
+
+
+def share_out(names: Sequence[str], words: Sequence[str]) -> dict[str, list[str]]:
+    """The words of --set that concern each method.
+
+    method.FIELD=VALUE goes to the methods that have the field, METHOD.FIELD=VALUE to that one, all others to all.
+    """
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for word in words:
+        home, _, rest = word.partition("=")[0].rpartition(".")
+        if home in methods.names() and home not in names:
+            raise UserError(f"{home} is not among the methods that are compared: {', '.join(names)}")
+        chosen = [home] if home in names else [name for name in names if home != "method" or rest in known(name)]
+        if not chosen:
+            raise UserError(f"unknown field {nearest(f'method.{rest}', _all_fields(names))}")
+        own = "method" + word.removeprefix(home) if home in names else word
+        for name in chosen:
+            found[name].append(own)
+    return found
+
+
+def known(name: str) -> set[str]:
+    """Fields of a method that can be set."""
+    return {field.name for field in dataclasses.fields(methods.method_class(name))} - {"spec"}
+
+
+def _all_fields(names: Sequence[str]) -> set[str]:
+    return {f"method.{field}" for name in names for field in known(name)}
+
+
+def of(configs: dict[str, RunConfig]) -> Comparison:
+    """A comparison of runs that differ in their methods only. A method is spared the fields that it does not have
+    (a configuration file gives them to all), but one must have them."""
+    names = list(configs)
+    for field in {field for cfg in configs.values() for field in cfg.method_fields}:
+        if not any(field in known(name) for name in names):
+            raise UserError(f"unknown field {nearest(f'method.{field}', _all_fields(names))}")
+    fields = {
+        name: {field: value for field, value in cfg.method_fields.items() if field in known(name)}
+        for name, cfg in configs.items()
+    }
+    return Comparison(dataclasses.replace(configs[names[0]], method_fields={}), fields)
+
+
+# ------------------------------------------------------------------------------------------------- the folder
+
+
+def is_comparison(folder: pathlib.Path) -> bool:
+    """Whether a folder holds a comparison."""
+    return (folder / FILE).exists()
+
+
+def read(folder: pathlib.Path) -> Comparison:
+    """The comparison in a folder."""
+    path = folder / FILE
+    try:
+        values = json.loads(path.read_text())
+        shared, fields = dict(values["config"]), {name: dict(own) for name, own in values["methods"].items()}
+        first = next(iter(fields))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration):
+        raise UserError(f"{path} is damaged: it does not hold what is compared") from None
+    base = from_dict({**shared, "method": first}, source=str(path))
+    # As run folders do: JSON has no tuples.
+    each = {name: from_dict({"method_fields": own}, source=str(path)).method_fields for name, own in fields.items()}
+    return Comparison(base, each)
+
+
+def prepare(asked: Comparison, folder: pathlib.Path, *, fresh: bool) -> None:
+    """Makes the folder and the runs' folders, or checks that this very comparison lies there, perhaps shorter or of
+    fewer methods. A mistake in any method shows here, before the first is trained."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file, not a folder")
+    there = is_comparison(folder)
+    if there and not fresh:
+        _check_same(asked, read(folder), folder)
+    if not there and folder.exists() and any(folder.iterdir()):
+        raise UserError(f"{folder} is not empty and holds no comparison; choose another folder")
+    for cfg in asked.configs.values():
+        loop = make_loop(cfg)
+        if isinstance(loop, Hosted):
+            loop.host.close()
+    if there and fresh:
+        for name, cfg in asked.configs.items():
+            run.prepare_folder(cfg, folder / name, fresh=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    contents = {**asked.as_dict(), "versions": checkpoint.versions()}
+    run.write_text(folder / FILE, json.dumps(contents, indent=1) + "\n")
+    for name, cfg in asked.configs.items():
+        run.prepare_folder(cfg, folder / name, fresh=False)
+
+
+def _check_same(asked: Comparison, found: Comparison, folder: pathlib.Path) -> None:
+    """An existing comparison may be made longer and be given more methods, nothing else."""
+    change = "choose another folder, or --fresh to start over"
+    mine, theirs = asked.as_dict()["config"], found.as_dict()["config"]
+    for name, value in theirs.items():
+        if name not in MAY_CHANGE and mine[name] != value:
+            raise UserError(
+                f"{folder} holds another comparison ({name} is {json.dumps(value)} there, "
+                f"{json.dumps(mine[name])} asked for); {change}"
+            )
+    if asked.base.steps < found.base.steps:
+        raise UserError(f"{folder} is set to {found.base.steps} steps, more than {asked.base.steps}; {change}")
+    for name, own in found.fields.items():
+        if asked.fields.get(name) != own:
+            there = f"{name} with {json.dumps(own)}" if own else f"{name} with its defaults"
+            raise UserError(f"{folder} holds another comparison ({there} is part of it); {change}")
+
+
+def begun(folder: pathlib.Path, log: run.Log) -> list[pathlib.Path]:
+    """Folders of the runs of a comparison that have metrics."""
+    names = read(folder).fields
+    found = [name for name in names if metrics.read_rows(folder / name / "metrics.jsonl")]
+    if not found:
+        raise UserError(f"{folder} has no metrics yet; go on with: advsurprise resume {folder}")
+    if len(found) < len(names):
+        log(f"not trained yet: {', '.join(name for name in names if name not in found)}")
+    return [folder / name for name in found]
+
+
+# --------------------------------------------------------------------------------------------------- training
+
+
+def train(asked: Comparison, folder: pathlib.Path, train_one: TrainOne, *, log: run.Log) -> tuple[int, dict[str, str]]:
+    """Trains the methods that are not finished yet, one after the other, in a folder that is prepared.
+
+    Returns the number of the signal that stopped it (0 if it came to its end), and for each method that could not be
+    trained to its end the reason. A method whose losses stop being numbers does not keep the others from their turn.
+    """
+    waiting, failed = _unfinished(asked, folder, log), {}
+    # A run catches signals itself; these are the ones between two runs.
+    with run.stop_signals() as stop:
+        while waiting and not stop:
+            name, cfg = waiting[0]
+            try:
+                ended = train_one(cfg, folder / name)
+            except run.NonFinite as error:
+                failed[name] = str(error)
+                log(f"{name}: {error}")
+                waiting = waiting[1:]
+            else:
+                stop += [ended.signal] if ended.signal else []
+                waiting = waiting if ended.stopped_by else waiting[1:]
+    return (stop[0] if waiting else 0), failed
+
+
+def _unfinished(asked: Comparison, folder: pathlib.Path, log: run.Log) -> list[tuple[str, RunConfig]]:
+    waiting = []
+    for name, cfg in asked.configs.items():
+        if updates_done(folder / name) < cfg.updates:
+            waiting.append((name, cfg))
+        else:
+            log(f"{name} is already trained to {cfg.updates * cfg.steps_per_update:,} steps: skipped")
+    return waiting
+
+
+def updates_done(folder: pathlib.Path) -> int:
+    """Updates behind the newest good checkpoint of a run."""
+    found, _ = checkpoint.newest_good(folder / "checkpoints")
+    return 0 if found is None else checkpoint.read_record(found)["step"]
+
+
+# ---------------------------------------------------------------------------------------------------- drawing
+
+
+def draw(
+    folders: Sequence[pathlib.Path],
+    *,
+    metric: str | None = None,
+    out: pathlib.Path | None = None,
+    smooth: int | None = None,
+    log: run.Log,
+) -> dict[str, Any]:
+    """Draws runs and the runs of comparisons beside each other."""
+    if not folders:
+        raise UserError("name a run or a comparison to draw, for example: advsurprise plot runs/rooms-four-comparison")
+    runs = [one for each in folders for one in (begun(each, log) if is_comparison(each) else [each])]
+    home = folders[0] if len(folders) == 1 else pathlib.Path()
+    prefix = home / ("plot" if runs == list(folders) and len(runs) == 1 else "comparison")
+    return plot.draw(runs, metric=metric, out=out or prefix, smooth=smooth, log=log)
+
+
+def text(result: dict[str, Any]) -> str:
+    """The end of a comparison, for a person."""
+    folder = result["comparison"]
+    return "\n".join(
+        [
+            plot.end_text(result),
+            *(f"{name} was not trained to its end: {why}" for name, why in result["failed"].items()),
+            f"Other metrics: advsurprise plot {folder} --metric {','.join(result['others']) or 'COLUMN'}",
+            f"How one plays: advsurprise eval {folder}/{result['methods'][0]}",
+        ]
+    )

@@ -1,0 +1,228 @@
+"""Draws learning curves and writes the numbers that are drawn. docs/plots.md has the definitions.
+
+Nothing is written before all that is written is known.
+"""
+
+import csv
+import io
+import os
+import pathlib
+import textwrap
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from advsurprise.errors import UserError
+from advsurprise.evaluation.curves import METRICS, Curve, Log, Record, choose, labels, panels_of, read_record
+
+LABELS = {
+    "end/rooms_episode": "rooms visited per episode",
+    "end/stilled": "noisy rooms stilled at the end",
+    "mean/surprise": "surprise (nats per step)",
+    "end/dark_steps": "steps in dark rooms per episode",
+    "end/uses": "boxes or switches used per episode",
+    "end/rooms_life": "rooms visited in life so far",
+    "end/episode_return": "the world's own reward per episode",
+}
+"""What a panel calls a column; others are called what they are."""
+ENOUGH_SEEDS = 5
+"""With fewer seeds an interval is drawn, and a warning given."""
+SMOOTHED_SHARE = 20
+"""The moving average covers one of so many parts of the longest run, if nothing else is asked for."""
+
+# Okabe and Ito's colours, which people with any kind of colour vision can tell apart (their yellow is lost on white).
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#777777", "#000000", "#56B4E9")
+COLOURS: dict[str, str] = dict(
+    zip(("adversarial-surprise", "smirl", "rnd", "agac", "asp", "random", "task"), PALETTE, strict=False)
+)
+STYLES: tuple[Any, ...] = ("-", "--", ":", "-.")
+"""Line styles of runs that have the same colour."""
+
+
+def colour(method: str) -> str:
+    """The colour of a method, the same in every figure."""
+    return COLOURS.get(method, PALETTE[zlib.crc32(method.encode()) % len(PALETTE)])
+
+
+def looks(drawn: Iterable[Curve]) -> dict[str, tuple[str, str]]:
+    """Colour and line style of every label: of labels with one colour each gets a style of its own."""
+    found: dict[str, tuple[str, str]] = {}
+    used: dict[str, int] = {}
+    for each in drawn:
+        if each.label not in found:
+            shade = colour(each.method)
+            found[each.label] = (shade, STYLES[used.get(shade, 0) % len(STYLES)])
+            used[shade] = used.get(shade, 0) + 1
+    return found
+
+
+def figure(panels: dict[str, list[Curve]], caption: str):
+    """The figure, one panel for each metric."""
+    from matplotlib.figure import Figure
+
+    columns = min(3, len(panels))
+    lines = -(-len(panels) // columns)
+    look = looks(each for drawn in panels.values() for each in drawn)
+    words = textwrap.wrap(caption, 70 * columns)
+    # Placed by hand, in inches: letting matplotlib measure every label would take as long as the drawing.
+    above, below = 0.15 + 0.22 * -(-len(look) // (2 * columns)), 0.5 + 0.12 * len(words)
+    width, height = 4.0 * columns, 2.4 * lines + 0.5 * (lines - 1) + above + below
+    made = Figure(figsize=(width, height))
+    axes = made.subplots(lines, columns, squeeze=False)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_axis_off()
+    for axis, (metric, drawn) in zip(axes.flat, panels.items(), strict=False):
+        _panel(axis, metric, drawn, look)
+    handles = [_handle(*each) for each in look.values()]
+    made.legend(handles, list(look), loc="upper center", ncols=2 * columns, frameon=False, fontsize=8)
+    made.text(0.5, 0.05 / height, "\n".join(words), ha="center", va="bottom", fontsize=6.5, color="#444444")
+    made.subplots_adjust(
+        left=0.65 / width,
+        right=1 - 0.2 / width,
+        bottom=below / height,
+        top=1 - above / height,
+        hspace=0.5 / 2.4,
+        wspace=0.28,
+    )
+    return made
+
+
+def _panel(axis, metric: str, drawn: list[Curve], look: dict[str, tuple[str, str]]) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    for each in drawn:
+        shade, style = look[each.label]
+        axis.plot(each.steps, each.values.T, color=shade, linestyle=style, linewidth=0.5, alpha=0.45)
+        axis.fill_between(each.steps, each.low, each.high, color=shade, alpha=0.18, linewidth=0)
+        axis.plot(each.steps, each.iqm, color=shade, linestyle=style, linewidth=2.0)
+    axis.set_xlabel("environment steps per seed", fontsize=8)
+    axis.set_ylabel(LABELS.get(metric, metric), fontsize=8)
+    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axis.tick_params(labelsize=7)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def _handle(shade: str, style: Any):
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color=shade, linestyle=style, linewidth=2.0)
+
+
+def rendered(panels: dict[str, list[Curve]], caption: str) -> dict[str, bytes]:
+    """The figure as the contents of a PNG and of a PDF file."""
+    import matplotlib
+
+    made = figure(panels, caption)
+    found = {}
+    # Type 42 fonts, which journals ask for; no dates, so that the same curves give the same file.
+    with matplotlib.rc_context({"pdf.fonttype": 42}):
+        for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
+            buffer = io.BytesIO()
+            made.savefig(buffer, format=kind, dpi=150, metadata=metadata)
+            found[f".{kind}"] = buffer.getvalue()
+    return found
+
+
+# -------------------------------------------------------------------------------------------------- the verb
+
+
+def tables(panels: dict[str, list[Curve]]) -> dict[str, bytes]:
+    """What is drawn, as the contents of two CSV files: the curves, and every seed's thin line."""
+    drawn = [each for panel in panels.values() for each in panel]
+    curves_head = ("metric", "method", "step", "iqm", "low", "high", "n_seeds")
+    curve_rows = (
+        (each.metric, each.label, *point)
+        for each in drawn
+        for point in zip(*(x.tolist() for x in (each.steps, each.iqm, each.low, each.high, each.n_seeds)), strict=True)
+    )
+    seed_rows = (
+        (each.metric, each.label, seed, step, value)
+        for each in drawn
+        for seed, line in zip(each.seeds, each.values.tolist(), strict=True)
+        for step, value in zip(each.steps.tolist(), line, strict=True)
+        if np.isfinite(value)
+    )
+    seeds_head = ("metric", "method", "seed", "step", "value")
+    return {".csv": _csv(curves_head, curve_rows), "_seeds.csv": _csv(seeds_head, seed_rows)}
+
+
+def _csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def draw(
+    folders: Sequence[pathlib.Path],
+    *,
+    metric: str | None = None,
+    out: pathlib.Path,
+    smooth: int | None = None,
+    log: Log = lambda line: None,
+) -> dict[str, Any]:
+    """Draws the runs in these folders into OUT.png, OUT.pdf, OUT.csv and OUT_seeds.csv."""
+    if smooth is not None and smooth < 1:
+        raise UserError(f"--smooth must be at least 1 update, not {smooth}")
+    records = [read_record(folder) for folder in folders]
+    window = smooth or max(1, round(max(len(record.steps) for record in records) / SMOOTHED_SHARE))
+    panels = panels_of(records, choose(records, metric), window=window, log=log)
+    _warn_of_few_seeds(records, log)
+    files = write(out, {**rendered(panels, _caption(records, window)), **tables(panels)})
+    drawn = [each for panel in panels.values() for each in panel]
+    end = {name: {each.metric: each.end for each in drawn if each.label == name} for name in labels(records)}
+    there = set().union(*(record.columns for record in records)) - set(panels)
+    others = [name for name, column in METRICS.items() if column in there]
+    return {"files": files, "smooth": window, "metrics": list(panels), "others": others, "end": end}
+
+
+def _warn_of_few_seeds(records: Sequence[Record], log: Log) -> None:
+    by_number: dict[int, list[str]] = {}
+    for record, name in zip(records, labels(records), strict=True):
+        by_number.setdefault(len(record.seeds), []).append(name)
+    for number, names in sorted(by_number.items()):
+        if number < ENOUGH_SEEDS:
+            log(f"{number} seed{'s' * (number > 1)}: intervals are not to be trusted ({', '.join(names)})")
+
+
+def _caption(records: Sequence[Record], window: int) -> str:
+    worlds = ", ".join(sorted({record.config.env for record in records}))
+    smoothing = f"mean of the last {window} updates" if window > 1 else "not smoothed"
+    lines = ("bold: interquartile mean over seeds", "shaded: its 95% bootstrap interval", "thin: each seed", smoothing)
+    return f"{worlds}; {'; '.join(lines)}"
+
+
+def write(out: pathlib.Path, contents: dict[str, bytes]) -> list[str]:
+    """Writes files OUT + ending, each whole or not at all."""
+    out = out.with_suffix("") if out.suffix in contents else out
+    out.parent.mkdir(parents=True, exist_ok=True)
+    paths = {out.with_name(out.name + ending): content for ending, content in contents.items()}
+    for path, content in paths.items():
+        path.with_name(f".{path.name}.tmp").write_bytes(content)
+    for path in paths:
+        os.replace(path.with_name(f".{path.name}.tmp"), path)
+    return [str(path) for path in paths]
+
+
+def end_text(result: dict[str, Any]) -> str:
+    """The last point of every curve and where the figure lies, for a person."""
+    names = result["metrics"]
+    width = max(len(label) for label in result["end"]) + 2
+    last = f"mean of the last {result['smooth']} updates" if result["smooth"] > 1 else "the last update"
+    lines = [
+        f"interquartile mean over seeds and 95% interval, {last}",
+        f"{'':{width}}{'steps':>12}{'seeds':>7}" + "".join(f"{name:>26}" for name in names),
+    ]
+    for label, found in result["end"].items():
+        points = list(found.values())
+        cells = "".join(f"{_cell(found.get(name)):>26}" for name in names)
+        steps, seeds = (f"{points[0]['step']:,}", str(points[0]["n_seeds"])) if points else ("", "")
+        lines.append(f"{label:{width}}{steps:>12}{seeds:>7}{cells}")
+    return "\n".join([*lines, f"drawn: {' '.join(result['files'])}"])
+
+
+def _cell(point: dict[str, Any] | None) -> str:
+    return "–" if point is None else f"{point['iqm']:.3g} [{point['low']:.3g}, {point['high']:.3g}]"

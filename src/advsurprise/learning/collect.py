@@ -1,0 +1,158 @@
+"""Collecting experience: a compiled scan over a pure world, or a host loop over any. Same interface, same rollout."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, Key, PRNGKeyArray, Shaped
+
+from advsurprise import tree
+from advsurprise.envs.base import AbstractEnv, first_states, relocate_all, reset_all, step_all, step_keys
+from advsurprise.envs.host.base import Host
+from advsurprise.learning import interaction
+from advsurprise.learning.devices import ALONE, Devices
+from advsurprise.learning.interaction import Agent, role_schedule
+from advsurprise.types import RESTART, Decision, Rollout, TimeStep
+
+
+class Carry(eqx.Module):
+    """Where collecting is between two rollouts."""
+
+    env_key: PRNGKeyArray
+    """Key of all that happens in the world."""
+    env_count: Int[Array, ""]
+    """Steps the world has made."""
+    env_state: Any
+    """State of all bodies."""
+    memory: Any
+    """The method's memories of all bodies."""
+    first: Any = None
+    """First states of the episodes that bodies are in, where the method may rewind."""
+
+
+class ScanCollector(eqx.Module):
+    """Collects in a pure world, within one compiled program."""
+
+    env: AbstractEnv = eqx.field(static=True)
+    bodies: int = eqx.field(static=True)
+    length: int = eqx.field(static=True)
+    """Steps of each body in a rollout."""
+    devices: Devices = eqx.field(static=True, default=ALONE)
+    """What bodies are shared out to while collecting."""
+
+    def start(self, agent: Agent, *, key: PRNGKeyArray) -> Carry:
+        """Begins the first episode of every body."""
+        env_key, env_state, timestep = reset_all(self.env, self.bodies, key)
+        first = env_state if agent.method.makes_requests else None
+        return Carry(env_key, jnp.int32(0), env_state, interaction.start(agent, timestep), first)
+
+    def collect(self, agent: Agent, carry: Carry, *, key: PRNGKeyArray) -> tuple[Carry, Rollout]:
+        """One rollout, continuing where the last ended. Of several devices each carries its own bodies, and all get
+        the whole rollout."""
+        schedule = role_schedule(agent.method, self.length)
+
+        def step(carry: Carry, now):
+            role, noise, keys = now
+            decision = interaction.decide(agent, carry.memory, noise=noise, role=role)
+            action = interaction.world_action(agent, carry.memory, decision)
+            env_state, timestep = step_all(self.env, keys, carry.env_state, action)
+            memory, signal, final_value = interaction.absorb(agent, carry.memory, decision, timestep)
+            carry = Carry(carry.env_key, carry.env_count + 1, env_state, memory, carry.first)
+            carry, request = self._grant(agent, carry, timestep, keys)
+            return carry, note(decision, timestep, signal, final_value, request)
+
+        packings: list[tree.Packing] = []
+
+        def packed_step(carry: Carry, now):
+            carry, noted = step(carry, now)
+            # Shapes are known once the step has been traced; tracing it for them alone would take as long again.
+            packings.append(tree.Packing.of(noted))
+            return carry, packings[-1].pack(noted)
+
+        # Random numbers of all steps at once: a CPU spends more on making a few than on making many.
+        noise = jax.vmap(lambda key: interaction.chance(agent.method, self.bodies, key=key))(
+            jax.random.split(key, self.length)
+        )
+        counts = carry.env_count + jnp.arange(self.length, dtype=jnp.int32)
+        keys = jax.vmap(lambda count: step_keys(carry.env_key, count, self.bodies))(counts)
+        roles = None if schedule is None else jnp.asarray(schedule, jnp.int32)
+        noise, keys = self.devices.mine((noise, keys), axis=1)
+        carry, noted = jax.lax.scan(packed_step, carry, (roles, noise, keys))
+        noted = self.devices.gathered(noted, axis=1)
+        last_value = self.devices.gathered(interaction.values(agent, carry.memory), axis=0)
+        return carry, as_rollout(packings[-1].unpack(noted), last_value)
+
+    def _grant(self, agent: Agent, carry: Carry, timestep: TimeStep, keys: Key[Array, "B 3"]) -> tuple[Carry, Any]:
+        """Takes bodies where the method requests before the next step."""
+        if not agent.method.makes_requests:
+            return carry, None
+        first = first_states(carry.first, carry.env_state, timestep)
+        request = interaction.requests(agent, carry.memory)
+        first, env_state, found = relocate_all(self.env, keys, first, carry.env_state, request)
+        memory = interaction.relocated(agent, carry.memory, request, found)
+        return Carry(carry.env_key, carry.env_count, env_state, memory, first), request
+
+
+def note(decision: Decision, timestep: TimeStep, signal, final_value, request) -> dict[str, Any]:
+    """What a rollout keeps of one step. An episode that the method gives up for a new one has ended for good."""
+    given_up = False if request is None else request == RESTART
+    return {
+        "decision": decision,
+        "reward": timestep.reward,
+        "terminated": timestep.terminated | given_up,
+        "truncated": timestep.truncated,
+        "final_value": final_value,
+        "signal": signal,
+        "info": timestep.info,
+    }
+
+
+def as_rollout(noted: dict[str, Any], last_value: dict[str, Array]) -> Rollout:
+    """A rollout from what was noted at each step, stacked over time."""
+    return Rollout(last_value=last_value, **noted)
+
+
+class HostCollector:
+    """Collects in a host world: the same two halves, jitted, around `send` and `recv`."""
+
+    def __init__(self, host: Host, length: int):
+        self.host = host
+        self.length = length
+        self._chance = jax.jit(interaction.chance, static_argnums=(0, 1))
+        self._decide = jax.jit(interaction.decide)
+        self._absorb = jax.jit(interaction.absorb)
+        self._values = jax.jit(interaction.values)
+        self._world_action = jax.jit(interaction.world_action)
+        self._requests = jax.jit(interaction.requests)
+        self._redone = jax.jit(interaction.relocated)
+
+    def start(self, agent: Agent, *, key: PRNGKeyArray) -> Any:
+        """Begins the first episode of every body. Memories are all there is to carry: the world keeps its own state."""
+        timestep = self.host.reset(key)
+        return interaction.start(agent, jax.tree.map(jnp.asarray, timestep))
+
+    def collect(self, agent: Agent, memory: Any, *, key: PRNGKeyArray) -> tuple[Any, Rollout]:
+        """One rollout, continuing where the last ended."""
+        schedule = role_schedule(agent.method, self.length)
+        noted = []
+        for index, step_key in enumerate(jax.random.split(key, self.length)):
+            role = None if schedule is None else jnp.int32(schedule[index])
+            noise = self._chance(agent.method, self.host.bodies, key=step_key)
+            decision = self._decide(agent, memory, noise=noise, role=role)
+            self.host.send(np.asarray(self._world_action(agent, memory, decision)))
+            timestep: TimeStep = jax.tree.map(jnp.asarray, self.host.recv())
+            memory, signal, final_value = self._absorb(agent, memory, decision, timestep)
+            memory, request = self._grant(agent, memory)
+            noted.append(note(decision, timestep, signal, final_value, request))
+        stacked: dict[str, Shaped[Array, ...]] = jax.tree.map(lambda *leaves: jnp.stack(leaves), *noted)
+        return memory, as_rollout(stacked, self._values(agent, memory))
+
+    def _grant(self, agent: Agent, memory: Any) -> tuple[Any, Any]:
+        """Takes bodies where the method requests before the next step."""
+        if not agent.method.makes_requests:
+            return memory, None
+        request = self._requests(agent, memory)
+        found: TimeStep = jax.tree.map(jnp.asarray, self.host.relocate(np.asarray(request)))
+        return self._redone(agent, memory, request, found), request

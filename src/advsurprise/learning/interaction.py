@@ -1,0 +1,153 @@
+"""The two pure halves of a step around the world: decide before it moves, absorb after. Every loop is made of them."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from advsurprise import tree
+from advsurprise.envs.base import if_any
+from advsurprise.learning.networks import ActorCritic, FixedPolicy
+from advsurprise.methods.base import AbstractMethod
+from advsurprise.types import RESTART, REWIND, Decision, TimeStep, View
+
+
+class Agent(eqx.Module):
+    """A method with what it has learnt."""
+
+    method: AbstractMethod = eqx.field(static=True)
+    policies: dict[str, Any]
+    """One policy per role."""
+    learnt: eqx.Module
+    """What the method has learnt besides."""
+
+
+def make_agent(method: AbstractMethod, bodies: int, *, key: PRNGKeyArray) -> Agent:
+    """An agent that has learnt nothing yet."""
+    learnt_key, *role_keys = jax.random.split(key, 1 + len(method.roles))
+    policies = {role: _policy(method, role, key=key) for role, key in zip(method.roles, role_keys, strict=True)}
+    return Agent(method, policies, method.init(bodies=bodies, key=learnt_key))
+
+
+def _policy(method: AbstractMethod, role: str, *, key: PRNGKeyArray) -> ActorCritic | FixedPolicy:
+    if not method.trains:
+        return FixedPolicy(jnp.asarray(method.action_bias(role), jnp.float32), len(method.streams))
+    return ActorCritic(
+        method.spec,
+        frames=method.frames,
+        features=method.num_features,
+        action_bias=method.action_bias(role),
+        streams=len(method.streams),
+        key=key,
+    )
+
+
+def role_schedule(method: AbstractMethod, length: int) -> np.ndarray | None:
+    """Which role moves at each step of a rollout, if that is known before: all bodies share the clock, the turns
+    depend on it alone, and rollouts begin with an episode. None otherwise."""
+    fixed = method.spec.max_steps
+    if not fixed or length % fixed:
+        return None
+    return method.schedule(np.arange(length, dtype=np.int32) % fixed)
+
+
+def start(agent: Agent, timestep: TimeStep):
+    """Memories of all bodies at the beginning of their first episodes."""
+    return jax.vmap(agent.method.start)(timestep)
+
+
+def chance(method: AbstractMethod, bodies: int, *, key: PRNGKeyArray) -> Float[Array, "{bodies} A"]:
+    """The random part of one step's decisions: Gumbel noise, to which the largest of logits + noise is a sample."""
+    return jax.random.gumbel(key, (bodies, len(method.action_bias(method.roles[0]))))
+
+
+def decide(agent: Agent, memory, *, noise: Float[Array, "B A"], role: Int[Array, ""] | None = None) -> Decision:
+    """What every body does next. With `role`, all bodies are on that role's turn, and only its policy is computed."""
+    view = jax.vmap(agent.method.see)(memory)
+    bodies = view.time.shape[0]
+    if role is None:
+        roles = jax.vmap(agent.method.turn)(memory)
+        logits, value = _mixed(agent, view, roles)
+    else:
+        roles = jnp.broadcast_to(role, (bodies,)).astype(jnp.int32)
+        policies = [agent.policies[name] for name in agent.method.roles]
+        logits, value = jax.lax.switch(role, [lambda view, policy=policy: policy(view) for policy in policies], view)
+    action = jnp.argmax(logits + noise, axis=-1).astype(jnp.int32)
+    log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], axis=1)[:, 0]
+    return Decision(view, roles, action, logits, log_prob, value)
+
+
+def world_action(agent: Agent, memory, decision: Decision) -> Int[Array, " B"]:
+    """What every body does, of what its role decided."""
+    return jax.vmap(agent.method.env_action)(memory, decision.action)
+
+
+def absorb(agent: Agent, memory, decision: Decision, timestep: TimeStep):
+    """After the world moved: new memories, the method's signal, and each role's value of what truncation cut off."""
+    method = agent.method
+
+    def one(memory, action, timestep):
+        within, signal = method.advance(agent.learnt, memory, action, timestep)
+        over = timestep.terminated | timestep.truncated
+        return within, tree.select(over, method.start(timestep, within), within), signal
+
+    within, memory, signal = jax.vmap(one)(memory, decision.action, timestep)
+    final_value = {name: jnp.zeros_like(decision.value) for name in method.roles}
+    if method.spec.truncates:
+        final_value = _final_values(agent, within, timestep)
+    return memory, signal, final_value
+
+
+def requests(agent: Agent, memory) -> Int[Array, " B"]:
+    """What the method requests of the world for every body before the next step."""
+    return jax.vmap(agent.method.request)(memory)
+
+
+def relocated(agent: Agent, memory, request: Int[Array, " B"], timestep: TimeStep):
+    """Memories after the world took bodies where the method wished; `timestep` is what they find there."""
+    method = agent.method
+
+    def one(memory, request, timestep):
+        rewound = tree.select(request == REWIND, method.rewound(memory, timestep), memory)
+        return tree.select(request == RESTART, method.start(timestep, memory), rewound)
+
+    return jax.vmap(one)(memory, request, timestep)
+
+
+def values(agent: Agent, memory) -> dict[str, Float[Array, "B V"]]:
+    """Each role's value of what it would see now, whoever's turn it is."""
+    view = jax.vmap(agent.method.see)(memory)
+    return {name: policy(view)[1] for name, policy in agent.policies.items()}
+
+
+def _mixed(agent: Agent, view: View, roles: Int[Array, " B"]):
+    """Logits and values where bodies are on different turns; a role that no body plays costs nothing."""
+    names = agent.method.roles
+    shapes = jax.eval_shape(agent.policies[names[0]], view)
+    chosen = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    for index, name in enumerate(names):
+        playing = roles == index
+        policy = agent.policies[name]
+        mine = if_any(jnp.any(playing), lambda both: both[0](both[1]), lambda _: shapes_zero(shapes), (policy, view))
+        chosen = jax.tree.map(lambda new, old, p=playing: jnp.where(p[:, None], new, old), mine, chosen)
+    return chosen
+
+
+def shapes_zero(shapes):
+    """Zeros of given shapes."""
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+
+
+def _final_values(agent: Agent, within, timestep: TimeStep):
+    """Values of final observations, computed only on steps that truncate some body."""
+    cut = timestep.truncated & ~timestep.terminated
+    found = if_any(
+        jnp.any(cut),
+        lambda both: values(both[0], both[1]),
+        lambda both: shapes_zero(jax.eval_shape(values, *both)),
+        (agent, within),
+    )
+    return jax.tree.map(lambda value: jnp.where(cut[:, None], value, 0.0), found)

@@ -1,0 +1,255 @@
+"""Networks. They take one view or many: leading axes are those of `View.time`, and one call for many is the fast way.
+
+Every field that is not an array is static, so plain `jit` works on them.
+"""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+
+from advsurprise.errors import UserError
+from advsurprise.learning.convolution import SAME_KERNEL, SAME_STRIDE, by_parity, by_rows, halved, patches
+from advsurprise.types import EnvSpec, View
+
+
+class Dense(eqx.Module):
+    """W x + b, with orthogonal W."""
+
+    # Outputs first: the gradient of the other order is a product that CPUs are three times slower at.
+    weight: Float[Array, "outputs inputs"]
+    bias: Float[Array, " outputs"]
+
+    def __init__(self, inputs: int, outputs: int, *, scale: float, key: PRNGKeyArray):
+        self.weight = scale * orthogonal(outputs, inputs, key=key)
+        self.bias = jnp.zeros(outputs)
+
+    def __call__(self, x: Float[Array, "*n inputs"]) -> Float[Array, "*n outputs"]:
+        return jax.lax.dot_general(x, self.weight, (((x.ndim - 1,), (1,)), ((), ()))) + self.bias
+
+
+def orthogonal(rows: int, columns: int, *, key: PRNGKeyArray) -> Float[Array, "{rows} {columns}"]:
+    """A random matrix with orthonormal columns (rows, if it is wide), uniform over all such matrices.
+
+    Gram-Schmidt on Gaussian columns, each projected twice, which is enough for rounding. Not LAPACK's QR: mapped over
+    seeds and compiled for the CPU that can hang for ever on two cores.
+    """
+    long, short = max(rows, columns), min(rows, columns)
+    gaussian = jax.random.normal(key, (long, short))
+
+    def add_column(index, done):
+        column = gaussian[:, index]
+        for _ in range(2):
+            column = column - done @ (done.T @ column)
+        return done.at[:, index].set(column / jnp.linalg.norm(column))
+
+    found = jax.lax.fori_loop(0, short, add_column, jnp.zeros((long, short)))
+    return found if rows >= columns else found.T
+
+
+class Conv(eqx.Module):
+    """A convolution, by patches, or row by row where the input has a few cells only."""
+
+    dense: Dense
+    """Weights, inputs flattened as [row, column, channel] of the kernel."""
+    kernel: int = eqx.field(static=True)
+    stride: int = eqx.field(static=True)
+    same: bool = eqx.field(static=True)
+
+    def __init__(self, channels: int, outputs: int, *, kernel: int, stride: int, same: bool = False, key: PRNGKeyArray):
+        self.dense = Dense(kernel * kernel * channels, outputs, scale=math.sqrt(2), key=key)
+        self.kernel, self.stride, self.same = kernel, stride, same
+
+    @property
+    def weight(self) -> Float[Array, "outputs kernel kernel channels"]:
+        """The weights as a kernel."""
+        return self.dense.weight.reshape(self.dense.weight.shape[0], self.kernel, self.kernel, -1)
+
+    def __call__(self, x: Float[Array, "*n rows columns channels"]) -> Float[Array, "*n new_rows new_columns outputs"]:
+        rows, columns = x.shape[-3:-1]
+        if rows * columns > FEW_CELLS or math.prod(x.shape[:-3]) < MANY_SAMPLES:
+            return self.dense(patches(x, kernel=self.kernel, stride=self.stride, same=self.same))
+        return self._by_rows(x)
+
+    def of_data(self, x: Float[Array, "n rows columns channels"]) -> Float[Array, "n new_rows new_columns outputs"]:
+        """The same for an input that is data and needs no gradient, without cutting patches where that can be."""
+        if (self.kernel, self.stride, self.same) != (SAME_KERNEL, SAME_STRIDE, True):
+            return self(x)
+        if x.shape[-1] <= FEW_CHANNELS and len(x) >= MANY_SAMPLES:
+            return self._by_rows(x)
+        return halved(self.weight, by_parity(x)) + self.dense.bias
+
+    def _by_rows(self, x: Float[Array, "*n rows columns channels"]) -> Float[Array, "*n new_rows new_columns outputs"]:
+        return by_rows(x, self.weight, stride=self.stride, same=self.same) + self.dense.bias
+
+
+FEW_CELLS, FEW_CHANNELS, MANY_SAMPLES = 16, 16, 64
+"""A convolution goes by rows up to so many cells (of data: channels) and from so many samples on: beyond, the matrices'
+zeros cost more than they save, and for fewer samples making the matrices does."""
+
+
+class GridTorso(eqx.Module):
+    """Room worlds: one-hot frames and density features on channels, three convolutions of stride 2."""
+
+    convs: tuple[Conv, ...]
+    num_classes: int = eqx.field(static=True)
+
+    def __init__(self, spec: EnvSpec, frames: int, features: int, *, key: PRNGKeyArray):
+        self.num_classes = spec.num_classes
+        per_cell = math.prod(spec.observation_shape[2:])
+        widths = (per_cell * (frames * spec.num_classes + features), 16, 32, 64)
+        keys = jax.random.split(key, 3)
+        self.convs = tuple(
+            Conv(before, after, kernel=SAME_KERNEL, stride=SAME_STRIDE, same=True, key=k)
+            for before, after, k in zip(widths[:-1], widths[1:], keys, strict=True)
+        )
+
+    def __call__(self, view: View) -> Float[Array, "*n outputs"]:
+        first, *others = self.convs
+        x = jax.nn.relu(halved(first.weight, self._cells(view)) + first.dense.bias)
+        for conv in others:
+            x = jax.nn.relu(conv(x))
+        return x.reshape(*view.time.shape, -1)
+
+    def _cells(self, view: View) -> list[Float[Array, "n _ _ channels"]]:
+        """What is seen in each cell, classes of all frames and then features, by parity of the cells."""
+        lead, samples = view.time.ndim, math.prod(view.time.shape)
+        rows, columns = view.frames.shape[lead + 1 : lead + 3]
+        frames = view.frames.reshape(samples, view.frames.shape[lead], rows, columns, -1)
+        features = view.features.reshape(samples, rows, columns, math.prod(view.features.shape[lead + 2 :]))
+        seen, fitted = by_parity(jnp.moveaxis(frames, 1, -1)), by_parity(features)
+        return [self._joined(classes, values) for classes, values in zip(seen, fitted, strict=True)]
+
+    def _joined(self, classes: Shaped[Array, "*cell entry frame"], values: Float[Array, "*cell feature"]):
+        one_hot = jax.nn.one_hot(classes, self.num_classes).reshape(*values.shape[:-1], -1)
+        return jnp.concatenate([one_hot, values], axis=-1)
+
+
+class ImageTorso(eqx.Module):
+    """Images: frames and density features on channels, three convolutions chosen by the image's shorter side."""
+
+    convs: tuple[Conv, ...]
+
+    def __init__(self, spec: EnvSpec, frames: int, features: int, *, key: PRNGKeyArray):
+        channels = math.prod(spec.observation_shape[2:]) * (frames + features)
+        layers, same = image_layers(min(spec.observation_shape[:2]))
+        widths = [channels, *(outputs for outputs, _, _ in layers)]
+        keys = jax.random.split(key, len(layers))
+        self.convs = tuple(
+            Conv(before, after, kernel=kernel, stride=stride, same=same, key=k)
+            for before, (after, kernel, stride), k in zip(widths[:-1], layers, keys, strict=True)
+        )
+
+    def __call__(self, view: View) -> Float[Array, "*n outputs"]:
+        lead = view.time.shape
+        rows, columns = view.frames.shape[len(lead) + 1 :][:2]
+        seen = jnp.moveaxis(view.frames, len(lead), -1).astype(jnp.float32)
+        samples = math.prod(lead)
+        parts = [part.reshape(samples, rows, columns, -1) for part in (seen, view.features)]
+        first, *others = self.convs
+        x = jax.nn.relu(first.of_data(jnp.concatenate(parts, axis=-1)))
+        for conv in others:
+            x = jax.nn.relu(conv(x))
+        return x.reshape(*lead, -1)
+
+
+def image_layers(side: int) -> tuple[list[tuple[int, int, int]], bool]:
+    """Convolutions for images of a size, each (channels, kernel, stride), and whether they pad.
+
+    They shrink an image to a few cells and fit within it: 84 -> 20 -> 9 -> 7, 20 -> 9 -> 3 -> 1, 7 -> 4 -> 2 -> 1.
+    """
+    if side >= 60:
+        return [(32, 8, 4), (64, 4, 2), (64, 3, 1)], False
+    if side >= 20:
+        return [(32, 4, 2), (32, 4, 2), (64, 3, 1)], False
+    return [(16, 3, 2), (32, 3, 2), (64, 3, 2)], True
+
+
+class VectorTorso(eqx.Module):
+    """Real vectors, and classes that do not lie on a grid: two dense layers."""
+
+    layers: tuple[Dense, ...]
+    num_classes: int = eqx.field(static=True)
+
+    def __init__(self, spec: EnvSpec, frames: int, features: int, *, width: int = 64, key: PRNGKeyArray):
+        self.num_classes = spec.num_classes if spec.observation_kind == "classes" else 0
+        entries = math.prod(spec.observation_shape)
+        inputs = entries * (frames * max(self.num_classes, 1) + features)
+        keys = jax.random.split(key, 2)
+        self.layers = tuple(
+            Dense(size, width, scale=math.sqrt(2), key=k) for size, k in zip((inputs, width), keys, strict=True)
+        )
+
+    def __call__(self, view: View) -> Float[Array, "*n outputs"]:
+        frames, lead = view.frames, view.time.shape
+        seen = jax.nn.one_hot(frames, self.num_classes) if self.num_classes else frames.astype(jnp.float32)
+        # The sizes in words, not -1: without features there is nothing to count.
+        parts = [part.reshape(*lead, math.prod(part.shape[len(lead) :])) for part in (seen, view.features)]
+        x = jnp.concatenate(parts, axis=-1)
+        for layer in self.layers:
+            x = jax.nn.tanh(layer(x))
+        return x
+
+
+class ActorCritic(eqx.Module):
+    """A policy and its values on one torso: torso, one dense layer with the time joined, two heads."""
+
+    torso: GridTorso | ImageTorso | VectorTorso
+    hidden: Dense
+    actor: Dense
+    critic: Dense
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        *,
+        frames: int,
+        features: int,
+        action_bias: tuple[float, ...],
+        streams: int,
+        key: PRNGKeyArray,
+    ):
+        torso_key, hidden_key, actor_key, critic_key = jax.random.split(key, 4)
+        self.torso = make_torso(spec, frames, features, key=torso_key)
+        outputs = jax.eval_shape(self.torso, blank_view(spec, frames, features)).shape[0]
+        self.hidden = Dense(outputs + 1, 64, scale=math.sqrt(2), key=hidden_key)
+        # An action of negligible weight never gets a gradient, so it stays out for good.
+        actor = Dense(64, len(action_bias), scale=0.01, key=actor_key)
+        self.actor = eqx.tree_at(lambda dense: dense.bias, actor, jnp.asarray(action_bias, jnp.float32))
+        self.critic = Dense(64, streams, scale=1.0, key=critic_key)
+
+    def __call__(self, view: View) -> tuple[Float[Array, "*n actions"], Float[Array, "*n streams"]]:
+        x = jnp.concatenate([self.torso(view), view.time[..., None]], axis=-1)
+        x = jax.nn.tanh(self.hidden(x))
+        return self.actor(x), self.critic(x)
+
+
+class FixedPolicy(eqx.Module):
+    """A policy that sees nothing."""
+
+    logits: Float[Array, " actions"]
+    streams: int = eqx.field(static=True)
+
+    def __call__(self, view: View) -> tuple[Float[Array, "*n actions"], Float[Array, "*n streams"]]:
+        lead = view.time.shape
+        return jnp.broadcast_to(self.logits, (*lead, *self.logits.shape)), jnp.zeros((*lead, self.streams))
+
+
+def make_torso(spec: EnvSpec, frames: int, features: int, *, key: PRNGKeyArray) -> GridTorso | ImageTorso | VectorTorso:
+    """The torso that fits what the world shows."""
+    if spec.observation_kind == "image" and len(spec.observation_shape) in (2, 3):
+        return ImageTorso(spec, frames, features, key=key)
+    if spec.observation_kind == "classes" and len(spec.observation_shape) in (2, 3):
+        return GridTorso(spec, frames, features, key=key)
+    if spec.observation_kind in ("vector", "classes"):
+        return VectorTorso(spec, frames, features, key=key)
+    raise UserError(f"{spec.id}: no network for observations of kind {spec.observation_kind!r}")
+
+
+def blank_view(spec: EnvSpec, frames: int, features: int) -> View:
+    """A view of the right shapes."""
+    dtype = jnp.dtype(spec.observation_dtype)
+    empty: Shaped[Array, ...] = jnp.zeros((frames, *spec.observation_shape), dtype)
+    return View(empty, jnp.zeros((*spec.observation_shape, features)), jnp.float32(0))

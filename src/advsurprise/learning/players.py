@@ -1,0 +1,50 @@
+"""Who plays a role: its policy, or somebody else in its place."""
+
+from typing import Any, Literal
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from advsurprise.errors import UserError
+from advsurprise.learning.interaction import Agent
+from advsurprise.learning.networks import FixedPolicy
+from advsurprise.types import View
+
+Player = Literal["trained", "greedy", "random", "motionless"]
+"""Who plays a role: its policy (sampled), its policy's likeliest action, uniform actions, or nobody (action `done`)."""
+SURE = 1e6
+"""Factor on logits that leaves the likeliest action alone."""
+
+
+class GreedyPolicy(eqx.Module):
+    """A policy's likeliest action."""
+
+    policy: eqx.Module
+
+    def __call__(self, view: View) -> tuple[Float[Array, "*n A"], Float[Array, "*n V"]]:
+        logits, value = self.policy(view)  # pyright: ignore[reportCallIssue]
+        return logits * SURE, value
+
+
+def with_players(agent: Agent, players: dict[str, Player]) -> Agent:
+    """The agent with some roles played by somebody else."""
+    actions, streams = agent.method.spec.num_actions, len(agent.method.streams)
+    policies: dict[str, Any] = dict(agent.policies)
+    for role, player in players.items():
+        if role not in policies:
+            raise UserError(f"there is no role {role!r}; roles are {', '.join(policies)}")
+        bias = jnp.asarray(agent.method.action_bias(role), jnp.float32)
+        if player == "greedy":
+            policies[role] = GreedyPolicy(agent.policies[role])
+        elif player == "random":
+            policies[role] = FixedPolicy(bias, streams)
+        elif player == "motionless":
+            # The last action of the room worlds is `done`, which does nothing.
+            policies[role] = FixedPolicy(jnp.where(jnp.arange(bias.size) == actions - 1, SURE, bias), streams)
+    return Agent(agent.method, policies, agent.learnt)
+
+
+def played_by(agent: Agent, player: Player) -> Agent:
+    """The agent with all roles played by the same kind of player."""
+    return with_players(agent, dict.fromkeys(agent.method.roles, player))

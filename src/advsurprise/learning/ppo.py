@@ -1,0 +1,130 @@
+"""Proximal policy optimisation of one policy on one batch. Knows no method and no environment."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from advsurprise.config import PPOConfig
+from advsurprise.learning.fit import FitTask
+from advsurprise.learning.networks import ActorCritic
+from advsurprise.types import View
+
+
+class Batch(eqx.Module):
+    """Samples of one role, axes [N, …]."""
+
+    view: View
+    action: Int[Array, " N"]
+    log_prob: Float[Array, " N"]
+    """Log-probability of the action when it was taken."""
+    value: Float[Array, "N V"]
+    """Value predicted then."""
+    advantage: Float[Array, " N"]
+    target: Float[Array, "N V"]
+    """What the value should have been."""
+
+
+def optimiser(cfg: PPOConfig, *, steps_per_gradient_step: float = 0.0) -> optax.GradientTransformation:
+    """Adam behind a limit on the gradient's norm; with `lr_end_steps` the rate falls linearly in environment steps."""
+    rate: optax.ScalarOrSchedule = cfg.lr
+    if cfg.lr_end_steps:
+        rate = optax.linear_schedule(cfg.lr, 0.0, max(1, round(cfg.lr_end_steps / steps_per_gradient_step)))
+    return optax.chain(optax.clip_by_global_norm(cfg.max_grad_norm), optax.adam(rate, eps=cfg.adam_eps))
+
+
+def policy_loss(
+    log_prob: Float[Array, " N"],
+    old_log_prob: Float[Array, " N"],
+    advantage: Float[Array, " N"],
+    weight: Float[Array, " N"],
+    *,
+    clip: float,
+) -> Float[Array, ""]:
+    """−E min(ρ A, clip(ρ, 1 ± ε) A), ρ = π(a|s) / π_old(a|s): Schulman et al. 2017, equation 7."""
+    ratio = jnp.exp(log_prob - old_log_prob)
+    kept = jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage)
+    return -weighted_mean(kept, weight)
+
+
+def value_loss(
+    value: Float[Array, "N V"],
+    old_value: Float[Array, "N V"],
+    target: Float[Array, "N V"],
+    weight: Float[Array, " N"],
+    *,
+    clip: float,
+) -> Float[Array, ""]:
+    """E max((V − R)², (V_old + clip(V − V_old, ±ε) − R)²), summed over streams; ε = 0: E (V − R)²."""
+    loss = (value - target) ** 2
+    if clip:
+        near = old_value + jnp.clip(value - old_value, -clip, clip)
+        loss = jnp.maximum(loss, (near - target) ** 2)
+    return weighted_mean(jnp.sum(loss, axis=-1), weight)
+
+
+def weighted_mean(x: Float[Array, " N"], weight: Float[Array, " N"]) -> Float[Array, ""]:
+    """Σ w x / Σ w, and 0 where all weights are 0."""
+    return jnp.sum(x * weight) / jnp.maximum(jnp.sum(weight), 1e-8)
+
+
+def loss(
+    policy: ActorCritic, batch: Batch, weight: Float[Array, " N"], cfg: PPOConfig
+) -> tuple[Float[Array, ""], dict[str, Array]]:
+    """Policy loss + c_v · value loss − c_e · entropy, and what is worth logging of it; weight 0 is padding."""
+    logits, value = policy(batch.view)
+    log_probs = jax.nn.log_softmax(logits)
+    log_prob = jnp.take_along_axis(log_probs, batch.action[:, None], axis=1)[:, 0]
+    advantage = batch.advantage
+    if cfg.normalise_advantage:
+        mean = weighted_mean(advantage, weight)
+        spread = jnp.sqrt(weighted_mean((advantage - mean) ** 2, weight))
+        advantage = (advantage - mean) / (spread + 1e-8)
+    pi = policy_loss(log_prob, batch.log_prob, advantage, weight, clip=cfg.clip)
+    v = value_loss(value, batch.value, batch.target, weight, clip=cfg.value_clip)
+    entropy = weighted_mean(-jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1), weight)
+    ratio = log_prob - batch.log_prob
+    metrics = {
+        "policy_loss": pi,
+        "value_loss": v,
+        "entropy": entropy,
+        "approx_kl": weighted_mean(jnp.exp(ratio) - 1 - ratio, weight),
+        "clip_fraction": weighted_mean((jnp.abs(jnp.exp(ratio) - 1) > cfg.clip).astype(jnp.float32), weight),
+    }
+    return pi + cfg.value_coef * v - cfg.entropy_coef * entropy, metrics
+
+
+def fit_task(
+    policy: ActorCritic,
+    opt_state: optax.OptState,
+    batch: Batch,
+    cfg: PPOConfig,
+    optimiser: optax.GradientTransformation,
+    *,
+    rows: Int[np.ndarray, " M"] | Bool[Array, " N"] | None = None,
+    share: float = 1.0,
+    key: PRNGKeyArray,
+) -> FitTask[ActorCritic]:
+    """The improvement of one policy on its samples in a batch: those of `rows`, known beforehand or a mask; all if left
+    out. With a mask, `share` is about how much of the batch it covers.
+
+    Samples are gathered minibatch by minibatch, so roles that share a batch copy nothing.
+    """
+    mine = np.arange(batch.action.shape[0]) if rows is None else rows
+    samples = mine.size if isinstance(mine, np.ndarray) else round(share * mine.size)
+
+    def minibatch_loss(policy: ActorCritic, chosen: Int[Array, " M"], weight: Float[Array, " M"]):
+        return loss(policy, jax.tree.map(lambda leaf: leaf[chosen], batch), weight, cfg)
+
+    return FitTask(
+        params=policy,
+        opt_state=opt_state,
+        loss=minibatch_loss,
+        optimiser=optimiser,
+        mine=mine,
+        epochs=cfg.epochs,
+        minibatch=cfg.minibatch_of(samples),
+        key=key,
+    )

@@ -1,0 +1,143 @@
+"""The fused loop: a pure world, one compiled program per update, seeds together."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray
+
+from advsurprise import envs, methods
+from advsurprise.config import RunConfig
+from advsurprise.envs.base import AbstractEnv
+from advsurprise.learning import devices
+from advsurprise.learning.collect import Carry, ScanCollector
+from advsurprise.learning.devices import ALONE, WHOLE
+from advsurprise.learning.interaction import Agent, make_agent
+from advsurprise.learning.learn import learn, make_learner, make_optimiser
+from advsurprise.methods.base import AbstractMethod
+from advsurprise.training.state import TrainState, init_keys, primed, priming_length, seed_keys, update_keys
+from advsurprise.types import Rollout
+
+
+class Fused:
+    """Collecting and learning in one compiled program, mapped over seeds."""
+
+    def __init__(self, cfg: RunConfig, env: AbstractEnv | None = None):
+        self.cfg = cfg
+        self.env = make_env(cfg) if env is None else env
+        self.method = methods.make(cfg.method, self.env.spec, **cfg.method_fields)
+        self._optimiser = make_optimiser(cfg.ppo, self.method, cfg.bodies, cfg.rollout)
+        seeds, fit_tasks = len(cfg.seeds), num_fit_tasks(self.method)
+        self.devices = devices.choose(cfg.devices, seeds=seeds, bodies=cfg.bodies, fit_tasks=fit_tasks)
+        self._sharers = self.devices if seeds % self.devices.count else ALONE
+        self._collector = ScanCollector(self.env, cfg.bodies, cfg.rollout, self._sharers)
+        self._primer = ScanCollector(self.env, cfg.bodies, priming_length(self.method, cfg.bodies))
+        self._init = jax.jit(over_seeds(self._init_seed, seeds), compiler_options=devices.run_once())
+
+    def init(self) -> TrainState:
+        return self.resumed(self._init(seed_keys(self.cfg.seeds)))
+
+    def like(self) -> TrainState:
+        return self._init.eval_shape(seed_keys(self.cfg.seeds))
+
+    def resumed(self, state: TrainState) -> TrainState:
+        # On their devices at once: a program that had found them elsewhere would be compiled again for the next update.
+        return self.devices.placed(state, self._held)
+
+    def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
+        return self._update(state)
+
+    def collect(self, state: TrainState) -> tuple[Carry, Rollout]:
+        """The first half of an update: bodies move on, and nothing is learnt."""
+        return self._collect(state)
+
+    def trace(self, state: TrainState) -> jax.stages.Traced:
+        """The update's program, for those who measure it: `.lower().compile()` makes it run."""
+        return self._update.trace(state)
+
+    def program_bytes(self, program: jax.stages.Compiled) -> int:
+        """Memory that a compiled program needs while it runs, its arguments and results included: of one device, or of
+        all that share one memory."""
+        sizes: Any = program.memory_analysis()
+        held = sizes.argument_size_in_bytes + sizes.output_size_in_bytes - sizes.alias_size_in_bytes
+        return self.devices.in_one_memory * (sizes.temp_size_in_bytes + held)
+
+    def agents(self, state: TrainState) -> list[Agent]:
+        agents = self.devices.on_first(state.learner.agent)
+        return [jax.tree.map(lambda leaf, seed=seed: leaf[seed], agents) for seed in range(len(self.cfg.seeds))]
+
+    def trace_collecting(self, state: TrainState) -> jax.stages.Traced:
+        """The program of `collect`."""
+        return self._collect.trace(state)
+
+    @functools.cached_property
+    def _held(self) -> Any:
+        """What each device holds of a state [S, …]: its own seeds, or of all seeds its own bodies."""
+        own_seeds = devices.shared_out(0)
+        return jax.tree.map(lambda _: own_seeds, self.like()) if self._sharers == ALONE else own_bodies(self.like())
+
+    @functools.cached_property
+    def _update(self) -> Any:
+        return self._program(self._update_seed, self._held)
+
+    @functools.cached_property
+    def _collect(self) -> Any:
+        return self._program(self._collect_seed, self._held.carry)
+
+    def _program(self, function: Callable, first: Any) -> Any:
+        """A function of one seed's state, compiled for all seeds on all devices. `first` is what each device holds of
+        the first of two results; the second belongs to whole seeds."""
+        alone = self._sharers == ALONE
+        seeds = len(self.cfg.seeds) // (self.devices.count if alone else 1)
+        second = devices.shared_out(0) if alone else WHOLE
+        return self.devices.program(over_seeds(function, seeds), (self._held,), (first, second))
+
+    def _init_seed(self, key: PRNGKeyArray) -> TrainState:
+        agent_key, world_key, prime_key = init_keys(key)
+        agent = primed(make_agent(self.method, self.cfg.bodies, key=agent_key), self._primer, key=prime_key)
+        learner = make_learner(agent, self._optimiser)
+        return TrainState(learner, self._collector.start(agent, key=world_key), jnp.int32(0), key)
+
+    def _collect_seed(self, state: TrainState) -> tuple[Carry, Rollout]:
+        return self._collector.collect(state.learner.agent, state.carry, key=update_keys(state)[0])
+
+    def _update_seed(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
+        carry, rollout = self._collect_seed(state)
+        key = update_keys(state)[1]
+        learner, metrics = learn(state.learner, rollout, self.cfg.ppo, self._optimiser, devices=self._sharers, key=key)
+        return TrainState(learner, carry, state.update + 1, state.key), metrics
+
+
+def own_bodies(state: TrainState) -> Any:
+    """What each of several devices that share every seed holds of a state [S, …]: its own bodies, and all the rest."""
+    every, own = (jax.tree.map(lambda _, spec=spec: spec, state) for spec in (WHOLE, devices.shared_out(1)))
+
+    def bodies(state):
+        return [state.carry.env_state, state.carry.memory, state.carry.first]
+
+    return eqx.tree_at(bodies, every, bodies(own), is_leaf=lambda node: node is None)
+
+
+def num_fit_tasks(method: AbstractMethod) -> int:
+    """Networks that a method fits in an update."""
+    return len(method.networks) + (len(method.roles) if method.trains else 0)
+
+
+def over_seeds(function: Callable, seeds: int) -> Callable:
+    """The function of one seed for arguments with an axis S. A single seed is not mapped: that would cost a little."""
+    if seeds > 1:
+        return jax.vmap(function)
+
+    def alone(*args):
+        found = function(*jax.tree.map(lambda leaf: leaf[0], args))
+        return jax.tree.map(lambda leaf: leaf[None], found)
+
+    return alone
+
+
+def make_env(cfg: RunConfig) -> AbstractEnv:
+    """The world of a run."""
+    return envs.make(cfg.env, **cfg.env_fields)

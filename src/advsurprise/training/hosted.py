@@ -1,0 +1,66 @@
+"""The hosted loop: any world behind the host contract; collecting on the host, learning compiled."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from advsurprise import methods
+from advsurprise.config import RunConfig
+from advsurprise.envs.host.base import Host
+from advsurprise.envs.host.gymnasium import open_host
+from advsurprise.envs.host.load import is_foreign
+from advsurprise.envs.host.pure import as_host
+from advsurprise.errors import UserError
+from advsurprise.learning.collect import HostCollector
+from advsurprise.learning.interaction import Agent, make_agent
+from advsurprise.learning.learn import learn, make_learner, make_optimiser
+from advsurprise.training.fused import make_env
+from advsurprise.training.state import TrainState, init_keys, primed, priming_length, seed_keys, update_keys
+
+
+class Hosted:
+    """Collecting on the host, learning compiled; one seed. In pure worlds the same keys as `Fused`, so the same run to
+    rounding. The worlds of others cannot be saved: a resumed run begins new episodes there."""
+
+    def __init__(self, cfg: RunConfig, host: Host | None = None):
+        if len(cfg.seeds) > 1:
+            raise UserError(f"{cfg.env} is trained one seed at a time, not {len(cfg.seeds)}")
+        self.cfg = cfg
+        self.host = open_world(cfg) if host is None else host
+        self.method = methods.make(cfg.method, self.host.spec, **cfg.method_fields)
+        self._optimiser = make_optimiser(cfg.ppo, self.method, cfg.bodies, cfg.rollout)
+        self._collector = HostCollector(self.host, cfg.rollout)
+        self._primer = HostCollector(self.host, priming_length(self.method, cfg.bodies))
+        self._learn = jax.jit(lambda learner, rollout, key: learn(learner, rollout, cfg.ppo, self._optimiser, key=key))
+
+    def init(self) -> TrainState:
+        key = seed_keys(self.cfg.seeds)[0]
+        agent_key, world_key, prime_key = init_keys(key)
+        agent = primed(make_agent(self.method, self.cfg.bodies, key=agent_key), self._primer, key=prime_key)
+        learner = make_learner(agent, self._optimiser)
+        return TrainState(learner, self._collector.start(agent, key=world_key), jnp.int32(0), key)
+
+    def like(self) -> TrainState:
+        return self.init()
+
+    def resumed(self, state: TrainState) -> TrainState:
+        world_key = jax.random.split(jax.random.fold_in(state.key, state.update))[1]
+        carry = self._collector.start(state.learner.agent, key=world_key)
+        return TrainState(state.learner, carry, state.update, state.key)
+
+    def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
+        collect_key, learn_key = update_keys(state)
+        carry, rollout = self._collector.collect(state.learner.agent, state.carry, key=collect_key)
+        learner, metrics = self._learn(state.learner, rollout, learn_key)
+        metrics = {name: value[None] for name, value in metrics.items()}
+        return TrainState(learner, carry, state.update + 1, state.key), metrics
+
+    def agents(self, state: TrainState) -> list[Agent]:
+        return [state.learner.agent]
+
+
+def open_world(cfg: RunConfig) -> Host:
+    """The world of a run behind the host contract."""
+    if is_foreign(cfg.env):
+        return open_host(cfg.env, cfg.bodies, kwargs=cfg.env_fields)
+    return as_host(make_env(cfg), cfg.bodies)

@@ -1,0 +1,300 @@
+"""Where the numbers of a run go: JSON lines (the record), the console, TensorBoard.
+
+A row is a flat dict. `step` is the row's place in the run; `seed` and `phase` are understood where they are there;
+names that begin with `wall_` depend on the clock, so a resumed run repeats all the others and not these.
+
+JSON knows no NaN and no infinity: they are written as the strings "nan", "inf" and "-inf", which `float` reads back.
+"""
+
+import contextlib
+import json
+import math
+import os
+import pathlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import rich.console
+import rich.text
+
+from advsurprise.errors import UserError, require
+
+Row = Mapping[str, float | int | str]
+
+WALL = "wall_"
+"""Names of clock-dependent numbers begin with this."""
+
+SHOWN = {
+    "surprise": "surprise",
+    "control/surprise": "control surprise",
+    "explore/surprise": "explore surprise",
+    "end/rooms_episode": "rooms/episode",
+}
+"""What the console shows of a row, and what it calls it; names that a row does not have are passed over."""
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Something rows are written to."""
+
+    def write(self, row: Row) -> None: ...
+
+    def close(self) -> None: ...
+
+
+# ------------------------------------------------------------------------------------------------ JSON lines
+
+
+class JsonLines:
+    """One JSON object per line, on its way to the disk as soon as it is written."""
+
+    def __init__(self, path: pathlib.Path, resume_step: int | None) -> None:
+        """Opens the record of a run.
+
+        resume_step: step of the checkpoint the run continues from; rows of later steps are dropped, since they will
+            be written again (-1: the run starts over before its first checkpoint, and all rows go). None: a new
+            run, refused where there are rows already. Write a step's rows before its checkpoint and none is lost.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = read_rows(path)
+        if resume_step is None and rows:
+            raise UserError(f"{path} already holds the metrics of a run; resume that run or choose another folder")
+        _rewrite(path, _up_to(rows, -1 if resume_step is None else resume_step))
+        self._file = path.open("a", encoding="utf-8", newline="\n")
+
+    def write(self, row: Row) -> None:
+        self._file.write(_line(row))
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read_rows(path: pathlib.Path) -> list[dict[str, Any]]:
+    """All rows of a file of JSON lines; none if it does not exist. A last line that a kill tore is left out."""
+    lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    rows = [_row(path, number, line) for number, line in enumerate(lines[:-1], start=1)]
+    # What follows the last line break is empty, or torn, or whole but for its line break.
+    with contextlib.suppress(UserError):
+        rows.append(_row(path, len(lines), lines[-1]))
+    return rows
+
+
+def _row(path: pathlib.Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        row = None
+    if not isinstance(row, dict):
+        raise UserError(f"line {number} of {path} is not a JSON object; mend or remove that line")
+    return row
+
+
+def _line(row: Row) -> str:
+    return json.dumps({name: _json_value(value) for name, value in row.items()}, allow_nan=False) + "\n"
+
+
+def _json_value(value: float | int | str) -> float | int | str:
+    return str(float(value)) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _up_to(rows: list[dict[str, Any]], last: int) -> list[dict[str, Any]]:
+    """Rows of steps up to `last`; a row without a step belongs to the step before it, the first ones to 0."""
+    kept, step = [], 0
+    for row in rows:
+        step = row.get("step", step)
+        if step <= last:
+            kept.append(row)
+    return kept
+
+
+def _rewrite(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
+    """Replaces the file by these rows, all or nothing, unless it holds exactly them."""
+    content = "".join(map(_line, rows)).encode()
+    if path.exists() and path.read_bytes() == content:
+        return
+    temporary = path.with_name(f".{path.name}.tmp")
+    with open(temporary, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+# --------------------------------------------------------------------------------------------------- console
+
+
+@runtime_checkable
+class Stream(Protocol):
+    """What the console needs of standard error or a file."""
+
+    def write(self, text: str, /) -> Any: ...
+
+    def flush(self) -> None: ...
+
+    def isatty(self) -> bool: ...
+
+
+class Console:
+    """How far the run is: one line that renews itself on a terminal, plain lines every few seconds elsewhere.
+
+    Several seeds give one line with their means. Time is counted from `started`, or else from the first row, so
+    that compiling is in neither the speed nor the time left. A stream that breaks is not worth a run: it is left.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        total_steps: int,
+        *,
+        shown: Mapping[str, str] = SHOWN,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stream, self._total, self._shown, self._clock = stream, total_steps, shown, clock
+        self._terminal = _terminal(stream)
+        self._interval = 0.1 if self._terminal else 5.0
+        self._start: tuple[int, float] | None = None
+        self._rows: dict[Any, Row] = {}
+        self._step, self._silent = 0, False
+        self._drawn_at, self._pending = -math.inf, False
+        self._draw("compiling… (once; this can take a minute)")
+
+    def started(self, step: int = 0) -> None:
+        """Compiling is over and the run goes on from `step`."""
+        self._start, self._step = (step, self._clock()), step
+
+    def write(self, row: Row) -> None:
+        self._step = int(row.get("step", self._step))
+        self._rows[row.get("seed")] = row
+        if self._start is None:
+            self.started(self._step)
+        self._pending = True
+        if self._clock() - self._drawn_at >= self._interval:
+            self._draw_progress()
+
+    def close(self) -> None:
+        if self._pending:
+            self._draw_progress()
+        if self._terminal:
+            self._send("\n")
+        # Whatever is written to the stream from now on stays: the line is no longer ours to renew.
+        self._terminal = None
+
+    def _draw_progress(self) -> None:
+        self._drawn_at, self._pending = self._clock(), False
+        self._draw(self._text())
+
+    def _text(self) -> str:
+        latest = list(self._rows.values())
+        share = f"{100 * self._step // self._total}%" if self._total else ""
+        means = {label: _mean([row.get(name) for row in latest]) for name, label in self._shown.items()}
+        parts = [
+            f"{latest[-1].get('phase', 'training')} {share}".rstrip(),
+            f"{_count(self._step)}/{_count(self._total)} steps",
+            *self._speed(),
+            *(f"{label} {mean:.3g}" for label, mean in means.items() if mean is not None),
+        ]
+        return "  ".join(parts)
+
+    def _speed(self) -> list[str]:
+        step, at = self._start or (self._step, self._clock())
+        done, seconds = self._step - step, self._clock() - at
+        if done <= 0 or seconds <= 0:
+            return []
+        left = max(self._total - self._step, 0) * seconds / done
+        return [f"{_count(done / seconds)} steps/s", f"ETA {_duration(left)}"]
+
+    def _draw(self, text: str) -> None:
+        # \r and "erase the line" rather than a live display: nothing hides the cursor, so a kill leaves it visible.
+        self._send("\r\x1b[2K" + _fitted(text, self._terminal) if self._terminal else text + "\n")
+
+    def _send(self, text: str) -> None:
+        if self._silent:
+            return
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"
+        try:
+            self._stream.write(text.encode(encoding, "replace").decode(encoding))
+            self._stream.flush()
+        except (OSError, ValueError):
+            self._silent = True
+
+
+def _terminal(stream: Stream) -> rich.console.Console | None:
+    """The terminal behind the stream, if it can renew a line."""
+    console = rich.console.Console(force_terminal=True)
+    return console if stream.isatty() and not console.is_dumb_terminal else None
+
+
+def _fitted(text: str, terminal: rich.console.Console) -> str:
+    """The text, coloured, and cut so that it stays on one line: a wrapped line could not be taken back."""
+    line = rich.text.Text(text, no_wrap=True, overflow="ellipsis", end="")
+    line.highlight_regex(r"^\S+( \d+%)?", "bold cyan")
+    line.truncate(terminal.width - 1, overflow="ellipsis")
+    with terminal.capture() as captured:
+        terminal.print(line, end="", highlight=False)
+    return captured.get()
+
+
+def _mean(values: Sequence[Any]) -> float | None:
+    numbers = [value for value in values if isinstance(value, float | int)]
+    return sum(numbers) / len(numbers) if numbers else None
+
+
+def _count(number: float | int) -> str:
+    for size, letter in [(1e9, "G"), (1e6, "M"), (1e3, "k")]:
+        if number >= size:
+            return f"{number / size:.3g}{letter}"
+    return f"{number:.3g}"
+
+
+def _duration(seconds: float | int) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{seconds:02d}s" if minutes else f"{seconds}s"
+
+
+# ----------------------------------------------------------------------------------------------- TensorBoard
+
+
+class TensorBoard:
+    """Numbers as TensorBoard scalars, each seed under its own heading; needs the extra `track`."""
+
+    def __init__(self, folder: pathlib.Path, resume_step: int | None) -> None:
+        """resume_step as in `JsonLines`: TensorBoard hides what was written after it."""
+        purge = None if resume_step is None else resume_step + 1
+        self._writer = require("tensorboardX", extra="track").SummaryWriter(str(folder), purge_step=purge)
+
+    def write(self, row: Row) -> None:
+        heading = f"seed_{row['seed']}/" if "seed" in row else ""
+        for name, value in row.items():
+            if name not in {"step", "seed"} and isinstance(value, float | int):
+                self._writer.add_scalar(heading + name, value, row.get("step"))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+# ---------------------------------------------------------------------------------------------------- fan out
+
+
+class _FanOut:
+    def __init__(self, sinks: Sequence[Sink]) -> None:
+        self._sinks = list(sinks)
+
+    def write(self, row: Row) -> None:
+        for sink in self._sinks:
+            sink.write(row)
+
+    def close(self) -> None:
+        # All are closed even if one of them fails to.
+        with contextlib.ExitStack() as stack:
+            for sink in reversed(self._sinks):
+                stack.callback(sink.close)
+
+
+def fan_out(sinks: Sequence[Sink]) -> Sink:
+    """One sink that writes every row to all of these, in this order."""
+    return _FanOut(sinks)

@@ -1,0 +1,88 @@
+"""What both training loops share: the state of a run between two updates, its keys, and priming."""
+
+import math
+from typing import Any, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, Key, PRNGKeyArray
+
+from advsurprise.learning.collect import HostCollector, ScanCollector
+from advsurprise.learning.interaction import Agent
+from advsurprise.learning.learn import Learner
+from advsurprise.learning.players import played_by
+from advsurprise.methods.base import AbstractMethod
+
+
+class TrainState(eqx.Module):
+    """All that a run is between two updates. It is saved whole, and in pure worlds nothing else is needed to go on.
+
+    In the fused loop every leaf has a leading axis S, one entry per seed.
+    """
+
+    learner: Learner
+    carry: Any
+    """Where collecting is: worlds and memories of all bodies."""
+    update: Int[Array, "..."]
+    """Updates done."""
+    key: Key[Array, "..."]
+    """The run's key. Every update's keys are folded from it, so it never changes."""
+
+
+@runtime_checkable
+class Loop(Protocol):
+    """What a driver needs of a training loop."""
+
+    def init(self) -> TrainState:
+        """The state before the first update."""
+        ...
+
+    def like(self) -> TrainState:
+        """Shapes of a state, to load one into."""
+        ...
+
+    def resumed(self, state: TrainState) -> TrainState:
+        """A loaded state, ready to go on."""
+        ...
+
+    def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
+        """Collects one rollout and learns from it; metrics have an axis S."""
+        ...
+
+    def agents(self, state: TrainState) -> list[Agent]:
+        """One agent per seed."""
+        ...
+
+
+def priming_length(method: AbstractMethod, bodies: int) -> int:
+    """Steps of each body for priming, rounded up to whole episodes where their length is fixed."""
+    unit = method.spec.max_steps or 1
+    return math.ceil(method.priming / (bodies * unit)) * unit
+
+
+def primed(agent: Agent, collector: ScanCollector | HostCollector, *, key: PRNGKeyArray) -> Agent:
+    """The agent after its method has seen some random steps, if it asks for them. They are no part of training."""
+    if not agent.method.priming:
+        return agent
+    start_key, collect_key = jax.random.split(key)
+    carry = collector.start(agent, key=start_key)
+    _, rollout = collector.collect(played_by(agent, "random"), carry, key=collect_key)
+    return Agent(agent.method, agent.policies, agent.method.prime(agent.learnt, rollout))
+
+
+def seed_keys(seeds: tuple[int, ...]) -> Key[Array, " S"]:
+    """One key per seed."""
+    return jnp.stack([jax.random.key(seed) for seed in seeds])
+
+
+def init_keys(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, PRNGKeyArray]:
+    """Keys of a seed's beginning, for the agent, the world and priming."""
+    agent_key, world_key, prime_key = jax.random.split(jax.random.fold_in(key, 0), 3)
+    return agent_key, world_key, prime_key
+
+
+def update_keys(state: TrainState) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+    """Keys of the next update, for collecting and for learning."""
+    collect_key, learn_key = jax.random.split(jax.random.fold_in(state.key, state.update + 1))
+    return collect_key, learn_key

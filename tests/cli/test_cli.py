@@ -1,0 +1,107 @@
+"""The command line as a user meets it: words in, text or one JSON object out, sentences for mistakes."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from advsurprise import __version__
+from advsurprise.cli import main as cli
+
+
+def _run(capsys, *words):
+    """Standard output of a command that ends well."""
+    cli.main(list(words))
+    return capsys.readouterr().out
+
+
+def _fails(capsys, *words):
+    """Exit code and standard error of a command that does not."""
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(list(words))
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return stopped.value.code, captured.err
+
+
+def test_help_answers_at_once_and_names_every_verb():
+    begun = time.perf_counter()
+    done = subprocess.run([sys.executable, "-m", "advsurprise", "--help"], capture_output=True, text=True, check=True)
+    assert all(verb in done.stdout for verb in ("envs", "bench"))
+    # Half a second is the promise; a loaded machine gets some slack, importing jax would still not fit.
+    assert time.perf_counter() - begun < 1.5
+
+
+def test_version(capsys):
+    assert _run(capsys, "--version").strip() == f"advsurprise {__version__}"
+
+
+def test_envs_lists_every_world(capsys):
+    found = json.loads(_run(capsys, "envs", "--json"))
+    assert [env["id"] for env in found["envs"]] == ["rooms/four", "rooms/door", "rooms/lock", "rooms/switch"]
+    text = _run(capsys, "envs")
+    assert all(env["id"] in text and env["description"] in text for env in found["envs"])
+
+
+def test_envs_describes_and_draws_one(capsys, tmp_path):
+    png = tmp_path / "four.png"
+    card = json.loads(_run(capsys, "envs", "rooms/four", "--png", str(png), "--set", "rooms=2", "--json"))
+    assert card["fields"]["rooms"] == 2
+    assert card["observation"]["shape"] == [7, 7]
+    assert card["num_classes"] == len(card["classes"]) == 12
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert "rooms = 2" in _run(capsys, "envs", "rooms/four", "--set", "rooms=2")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("envs", "rooms/fuor"), "did you mean 'rooms/four'"),
+        (("envs", "rooms/four", "--set", "vew=5"), "did you mean 'view'"),
+        (("envs", "rooms/four", "--set", "view"), "write --set FIELD=VALUE"),
+        (("envs", "rooms/four", "--set", "view=wide"), "view must be a whole number"),
+        (("envs", "rooms/four", "--set", "restart=maybe"), "restart must be true or false"),
+        (("envs", "rooms/four", "--png", "four.jpg"), "writes a .png file"),
+        (("envs", "rooms/four", "--png", "no/such/folder/four.png"), "does not exist"),
+        (("envs", "--png", "four.png"), "need a world"),
+        (("bench", "worlds", "--bodies", "0"), "whole numbers from 1"),
+        (("bench", "worlds", "--seconds", "0"), "must be positive"),
+        (("bench", "worlds", "rooms/five"), "unknown world"),
+        (("bench", "oracle", "--steps", "0"), "must be at least 1"),
+    ],
+)
+def test_mistakes_get_one_sentence_and_exit_code_2(capsys, words, sentence):
+    code, error = _fails(capsys, *words)
+    assert code == 2
+    assert sentence in error
+    assert error.count("\n") == 1
+    assert error.startswith("advsurprise: ")
+
+
+def test_a_missing_extra_is_named_and_exits_3(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "minigrid", None)
+    code, error = _fails(capsys, "bench", "oracle", "--steps", "8")
+    assert code == 3
+    assert 'pip install "advsurprise[oracle]"' in error
+
+
+def test_bench_worlds_prints_rows_and_the_ratio(capsys):
+    words = ("bench", "worlds", "rooms/door", "--bodies", "1", "8", "--seconds", "0.01")
+    result = json.loads(_run(capsys, *words, "--set", "max_steps=4", "--json"))
+    assert [row["bodies"] for row in result["rows"]] == [1, 8]
+    for row in result["rows"]:
+        assert row["env"] == "rooms/door"
+        assert row["steps_per_s"] > 0
+        assert row["compile_s"] > 0
+    assert result["minigrid_steps_per_s"] > 0
+    assert result["ratio"] == pytest.approx(result["rows"][1]["steps_per_s"] / result["minigrid_steps_per_s"], rel=0.1)
+
+
+def test_bench_oracle_prints_steps_and_mismatches(capsys, monkeypatch):
+    # Both views are compared at length in tests/bench.
+    monkeypatch.setattr("advsurprise.bench.oracle.VIEWS", (5,))
+    result = json.loads(_run(capsys, "bench", "oracle", "--steps", "80", "--json"))
+    assert result["mismatches"] == 0
+    assert result["steps"] == 80

@@ -1,0 +1,156 @@
+"""The room worlds behind Gymnasium's interface, judged by Gymnasium's own checks."""
+
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode
+from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
+
+from advsurprise.envs.as_gymnasium import RoomsEnv, RoomsVectorEnv
+from advsurprise.envs.registration import IDS
+from advsurprise.errors import UserError
+
+BODIES = 5
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_gymnasiums_checker_passes(id):
+    env = gymnasium.make(id)
+    assert env.unwrapped.world.id == IDS[id]
+    check_env(env.unwrapped)
+
+
+def test_the_package_need_not_be_imported_if_the_id_names_it():
+    code = "import gymnasium; print(gymnasium.make('advsurprise:advsurprise/DoorRoom-v0').spec.id)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "advsurprise/DoorRoom-v0"
+
+
+def test_fields_are_keyword_arguments():
+    env = gymnasium.make("advsurprise/FourRooms-v0", rooms=6, view=5, encoding="symbolic")
+    assert env.observation_space.shape == (5, 5, 3)
+    assert env.unwrapped.world.rooms == 6
+    with pytest.raises(UserError, match="did you mean 'rooms'"):
+        gymnasium.make("advsurprise/FourRooms-v0", room=6)
+
+
+def test_an_episode_runs_to_its_end():
+    env = gymnasium.make("advsurprise/DoorRoom-v0")
+    env.reset(seed=0)
+    ends = [env.step(2)[2:4] for _ in range(96)]
+    assert ends == [(False, False)] * 95 + [(True, False)]
+    env = gymnasium.make("advsurprise/DoorRoom-v0", timeout="truncated")
+    env.reset(seed=0)
+    assert [env.step(2)[2:4] for _ in range(96)][-1] == (False, True)
+
+
+def test_rendering_draws_every_cell_and_highlights_what_is_seen():
+    env = gymnasium.make("advsurprise/FourRooms-v0", render_mode="rgb_array", rooms=1, kinds=("dark",), grid=10)
+    env.reset(seed=1)
+    picture = env.render()
+    assert picture.shape == (10 * 32, 10 * 32, 3)
+    assert picture.dtype == np.uint8
+    state = env.unwrapped._state
+    x, y = state.top[0]
+    width, height = state.side[0]
+    # Walls are grey 100 where they are not seen, and lighter where they are: nothing else is drawn on the rim.
+    rim = {
+        tuple(picture[32 * row + 16, 32 * column + 16]) for column in range(x, x + width) for row in (y, y + height - 1)
+    }
+    assert rim <= {(100, 100, 100), (146, 146, 146)}
+    with pytest.raises(UserError, match="render_mode"):
+        RoomsEnv(render_mode="ansi")
+
+
+def test_bad_actions_and_forgotten_resets_are_refused():
+    env = gymnasium.make("advsurprise/FourRooms-v0").unwrapped
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.step(0)
+    env.reset(seed=0)
+    with pytest.raises(UserError, match="from 0 to 6"):
+        env.step(7)
+    vector = gymnasium.make_vec("advsurprise/FourRooms-v0", num_envs=BODIES)
+    vector.reset(seed=0)
+    with pytest.raises(UserError, match="5 whole numbers from 0 to 6"):
+        vector.step(np.full(BODIES, 9))
+    with pytest.raises(UserError, match="5 whole numbers"):
+        vector.step(np.zeros(BODIES + 1, int))
+
+
+@pytest.fixture
+def envs():
+    made = gymnasium.make_vec("advsurprise/SwitchRoom-v0", num_envs=BODIES, max_steps=12)
+    yield made
+    made.close()
+
+
+def test_make_vec_is_native_and_says_how_it_resets(envs):
+    assert isinstance(envs.unwrapped, RoomsVectorEnv)
+    assert envs.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
+    assert envs.single_observation_space.shape == (7, 7)
+    assert envs.observation_space.shape == (BODIES, 7, 7)
+    assert envs.action_space == gymnasium.spaces.MultiDiscrete([7] * BODIES)
+
+
+def _vector_steps(envs, steps, seed=4):
+    envs.action_space.seed(seed)
+    yield envs.reset(seed=seed)
+    for _ in range(steps):
+        yield envs.step(envs.action_space.sample())
+
+
+def test_vector_steps_have_gymnasiums_shapes_and_types(envs):
+    for returned in _vector_steps(envs, 15):
+        obs, info = returned[0], returned[-1]
+        assert envs.observation_space.contains(obs)
+        for key in ("rooms_episode", "stilled"):
+            assert info[key].shape == (BODIES,)
+            assert info[f"_{key}"].all()
+        if len(returned) == 5:
+            rewards, terminations, truncations = returned[1:4]
+            assert rewards.dtype == np.float64
+            assert terminations.dtype == truncations.dtype == np.bool_
+            assert rewards.shape == terminations.shape == truncations.shape == (BODIES,)
+
+
+def test_vector_episodes_end_with_final_obs_and_final_info(envs):
+    returned = list(_vector_steps(envs, 14))
+    for index, (*_, terminations, _, info) in enumerate(returned[1:], start=1):
+        assert terminations.all() == (index == 12)
+        assert ("final_obs" in info) == (index == 12)
+    obs, _, _, _, info = returned[12]
+    assert info["_final_obs"].all()
+    assert all(final.shape == (7, 7) for final in info["final_obs"])
+    assert info["final_info"]["_rooms_episode"].all()
+    # What is outside `final_info` belongs to the new episode.
+    assert (info["dark_steps"] == 0).all()
+    assert (info["rooms_episode"] == 1).all()
+    assert any(not np.array_equal(final, new) for final, new in zip(info["final_obs"], obs, strict=True))
+
+
+def test_vector_seeds_repeat(envs):
+    once, again, other = (list(_vector_steps(envs, 14, seed)) for seed in (4, 4, 5))
+    assert all(np.array_equal(a[0], b[0]) for a, b in zip(once, again, strict=True))
+    assert not all(np.array_equal(a[0], b[0]) for a, b in zip(once, other, strict=True))
+
+
+def test_gymnasiums_vector_wrappers_work(envs):
+    listed = DictInfoToList(envs)
+    for _, *_, infos in _vector_steps(listed, 13):
+        assert len(infos) == BODIES
+        assert all("stilled" in info for info in infos)
+    counted = RecordEpisodeStatistics(envs)
+    lengths = [info["episode"]["l"] for _, *_, info in _vector_steps(counted, 13) if "episode" in info]
+    assert [length.tolist() for length in lengths] == [[12] * BODIES]
+
+
+def test_vector_rendering_gives_a_picture_per_body():
+    envs = gymnasium.make_vec("advsurprise/DoorRoom-v0", num_envs=2, render_mode="rgb_array")
+    envs.reset(seed=0)
+    first, second = envs.render()
+    assert first.shape == second.shape == (800, 800, 3)
+    assert not np.array_equal(first, second)

@@ -1,0 +1,178 @@
+"""Where exactness is promised: the two collectors, the two loops, a seed alone and among others, the same seed twice.
+
+Also that no compute is spent on steps a role did not take.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.extend.core import jaxprs_in_params
+from sameness import assert_same, bits
+
+import advsurprise
+from advsurprise import methods
+from advsurprise.config import PPOConfig, RunConfig
+from advsurprise.envs.host.pure import as_host
+from advsurprise.learning import learn
+from advsurprise.learning.collect import HostCollector, ScanCollector
+from advsurprise.learning.interaction import make_agent, role_schedule
+from advsurprise.training.fused import Fused
+from advsurprise.training.hosted import Hosted
+from advsurprise.types import Rollout
+
+# What is compiled for one test is used by the next.
+pytestmark = pytest.mark.xdist_group("parity")
+BODIES = 3
+TURNS = {"k_explore": 4, "k_control": 4}
+SMALL = {"max_steps": 12, "max_side": 5, "view": 5, "grid": 12}
+GAME = {"k_explore": 1, "k_control": 4, "stack": 1}
+
+
+def test_the_collectors_collect_the_same(getkey):
+    # 17 is not a whole number of episodes: rollouts begin and end within turns. Whole ones are compared with the loops.
+    length = 17
+    env = advsurprise.make("rooms/door", timeout="truncated", **SMALL)
+    method = methods.make("adversarial-surprise", env.spec, **TURNS)
+    assert role_schedule(method, length) is None
+    agent = jax.jit(lambda key: make_agent(method, BODIES, key=key))(getkey())
+    scan, host = ScanCollector(env, BODIES, length), HostCollector(as_host(env, BODIES), length)
+    start_key, *collect_keys = jax.random.split(getkey(), 3)
+    compiled = jax.jit(lambda carry, key: scan.collect(agent, carry, key=key))
+    carry = jax.jit(lambda key: scan.start(agent, key=key))(start_key)
+    memory = host.start(agent, key=start_key)
+    for key in collect_keys:
+        carry, scanned = compiled(carry, key)
+        memory, hosted = host.collect(agent, memory, key=key)
+        assert_same(scanned, hosted)
+        assert_same(carry.memory, memory)
+        _check_rollout(scanned, method)
+
+
+def _check_rollout(rollout: Rollout, method):
+    """What was compared is a real rollout: both roles act, episodes end, and cut ones have values."""
+    assert set(np.unique(rollout.decision.role)) == {0, 1}
+    assert np.any(rollout.signal.scored)
+    over = np.asarray(rollout.terminated | rollout.truncated)
+    assert over.any()
+    for role in method.roles:
+        has_value = np.asarray(rollout.final_value[role][..., 0] != 0)
+        assert (has_value == np.asarray(rollout.truncated)).all()
+
+
+def _config(**fields):
+    ppo = PPOConfig(minibatch=16, epochs=2)
+    return dataclasses.replace(RunConfig(steps=10**6, bodies=4, seeds=(0, 1), ppo=ppo), **fields)
+
+
+def _run(loop, updates=2):
+    """The state after some updates, and the metrics of each."""
+    state = loop.init()
+    history = []
+    for _ in range(updates):
+        state, metrics = loop.update(state)
+        history.append(metrics)
+    return state, history
+
+
+@pytest.fixture(scope="module")
+def rooms():
+    """Two seeds in rooms, twice by one fused loop, and the first of them by a hosted one."""
+    cfg = _config(env="rooms/door", env_fields=SMALL, method_fields=TURNS, rollout=24)
+    fused, hosted = Fused(cfg), Hosted(dataclasses.replace(cfg, seeds=(0,)))
+    return {"fused": _run(fused), "again": _run(fused), "hosted": _run(hosted)}
+
+
+def test_the_loops_train_the_same_and_a_seed_alone_as_among_others(rooms):
+    # The hosted loop runs seed 0 alone, mapped over nothing; the fused one beside another seed.
+    (fused, fused_history), (hosted, hosted_history) = rooms["fused"], rooms["hosted"]
+    for left, right in zip(fused_history, hosted_history, strict=True):
+        assert_same({name: value[:1] for name, value in left.items()}, right)
+    assert_same(jax.tree.map(lambda leaf: leaf[0], fused.learner), hosted.learner)
+
+
+def test_the_same_seed_twice_gives_the_same_bits(rooms):
+    first, second = bits(rooms["fused"]), bits(rooms["again"])
+    assert len(first) > 100
+    assert first == second
+
+
+def test_seeds_differ(rooms):
+    hidden = rooms["fused"][0].learner.agent.policies["control"].hidden
+    assert not np.allclose(hidden.weight[0], hidden.weight[1], atol=1e-3)
+
+
+# No compute on steps a role did not take.
+
+
+def _method(max_steps, **fields):
+    spec = advsurprise.make("ladder/game").spec._replace(max_steps=max_steps)
+    return methods.make("adversarial-surprise", spec, **fields)
+
+
+def test_in_lockstep_a_roles_rows_are_known_beforehand():
+    # E2 C3, E2 C1: eight steps.
+    method = _method(8, k_explore=2, k_control=3)
+    roles = np.repeat(np.array([0, 0, 1, 1, 1, 0, 0, 1] * 2)[:, None], BODIES, axis=1)
+    assert role_schedule(method, 16).tolist() == roles[:, 0].tolist()
+    for index in range(2):
+        rows = learn.role_rows(jnp.asarray(roles == index), index, method)
+        assert isinstance(rows, np.ndarray)
+        assert rows.tolist() == np.flatnonzero((roles == index).reshape(-1)).tolist()
+
+
+@pytest.mark.parametrize("max_steps", [0, 8])
+def test_bodies_out_of_step_lose_no_step(max_steps):
+    method = _method(max_steps, k_explore=2, k_control=3)
+    roles = (np.arange(11)[:, None] + np.array([0, 1, 4])) % 5 >= 2
+    for index in range(2):
+        rows = learn.role_rows(jnp.asarray(roles == index), index, method)
+        assert np.flatnonzero(rows).tolist() == np.flatnonzero((roles == index).reshape(-1)).tolist()
+
+
+def _collect_program(length, seeds=2):
+    """The program that collects for several seeds at once."""
+    env = advsurprise.make("ladder/game")
+    method = methods.make("adversarial-surprise", env.spec, **GAME)
+    collector = ScanCollector(env, BODIES, length)
+
+    def one(key):
+        agent = make_agent(method, BODIES, key=key)
+        return collector.collect(agent, collector.start(agent, key=key), key=key)
+
+    return jax.make_jaxpr(jax.vmap(one))(jax.random.split(jax.random.key(0), seeds)).jaxpr
+
+
+def _scans(program):
+    """Bodies of all scans in a program."""
+    for equation in program.eqns:
+        inner = list(jaxprs_in_params(equation.params))
+        if equation.primitive.name == "scan":
+            yield from inner
+        for each in inner:
+            yield from _scans(each)
+
+
+def _matmuls(program, *, within_branches):
+    """Matrix products in a program, with or without those inside branches."""
+    count = 0
+    for equation in program.eqns:
+        count += equation.primitive.name == "dot_general"
+        if within_branches or equation.primitive.name != "cond":
+            count += sum(
+                _matmuls(inner, within_branches=within_branches) for inner in jaxprs_in_params(equation.params)
+            )
+    return count
+
+
+@pytest.mark.parametrize("length", [10, 7])
+def test_policies_stand_within_branches_also_when_seeds_are_batched(length):
+    # 10 is a whole number of episodes (one switch on the role), 7 is not (one branch per role). In the step's program
+    # the only products outside the branches are those of the density (sums of logarithms), one per score.
+    step = max(_scans(_collect_program(length)), key=lambda body: _matmuls(body, within_branches=True))
+    inside, outside = _matmuls(step, within_branches=True), _matmuls(step, within_branches=False)
+    # Each policy has two torso layers, a hidden one and two heads.
+    assert inside - outside == 2 * 5
+    assert outside == 1
