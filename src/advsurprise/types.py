@@ -9,6 +9,23 @@ CONTINUE, REWIND, RESTART = range(3)
 """What a method can request between two steps: nothing, the episode's first state again, or a new episode."""
 
 
+class Measure(NamedTuple):
+    """One entry of `TimeStep.info`: what is measured, and what a person calls it."""
+
+    name: str
+    """Key in `TimeStep.info`."""
+    label: str
+    """What tables and figures call its value at the end of an episode."""
+    short: str = ""
+    """Name on the command line; empty for a measure that has none."""
+    only_where: str = ""
+    """Another measure: episodes in which that is 0 have no such value (no noisy room, nothing to still)."""
+    shown: bool = False
+    """Whether a person is shown it without asking."""
+    at_handover: bool = False
+    """Whether its value at the end of each role's turns is recorded too."""
+
+
 class EnvSpec(NamedTuple):
     """What a learner must know of a world before it sees it."""
 
@@ -26,12 +43,21 @@ class EnvSpec(NamedTuple):
     """Actions are the integers from 0 to this, exclusive."""
     max_steps: int
     """Length of an episode where it is fixed; 0 where it is not."""
-    info: tuple[str, ...]
-    """Keys of `TimeStep.info`, always all present."""
+    measures: tuple[Measure, ...]
+    """What `TimeStep.info` holds, always all of it."""
     truncates: bool = False
     """Whether an episode can be cut by the clock, so that final observations need a value."""
     places: tuple[int, ...] = ()
     """How many values each entry of `TimeStep.place` can take; empty if the world does not reveal where the body is."""
+    noop: int | None = None
+    """The action that does nothing; None if there is none."""
+    first_role: str = ""
+    """The role that begins an episode where a method has it and leaves the choice to the world; empty for any."""
+
+    @property
+    def info(self) -> tuple[str, ...]:
+        """Keys of `TimeStep.info`."""
+        return tuple(measure.name for measure in self.measures)
 
 
 class TimeStep(eqx.Module):

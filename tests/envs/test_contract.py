@@ -14,7 +14,7 @@ from jaxtyping import Array, Int
 import advsurprise
 from advsurprise.envs.base import AbstractEnv, Outcome
 from advsurprise.envs.host.pure import as_host
-from advsurprise.types import CONTINUE, RESTART, REWIND, EnvSpec
+from advsurprise.types import CONTINUE, RESTART, REWIND, EnvSpec, Measure
 
 VARIANTS = {
     "balls": ("rooms/four", {"noise": "balls", "max_steps": 20}),
@@ -172,7 +172,7 @@ class Countdown(AbstractEnv[CountdownState]):
 
     @property
     def spec(self) -> EnvSpec:
-        return EnvSpec("countdown", (), "int32", "vector", 0, 2, 0, ("episodes",))
+        return EnvSpec("countdown", (), "int32", "vector", 0, 2, 0, (Measure("episodes", "episodes"),))
 
     def initial(self, *, key):
         length = jax.random.randint(key, (), 1, 6)

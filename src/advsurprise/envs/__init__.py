@@ -14,20 +14,9 @@ CALIBRATION = {"ladder"}
 
 
 def _families() -> list[str]:
-    """Modules of this folder that hold worlds: those with a `WORLDS` table, found without importing them all."""
-    apart = {
-        "base",
-        "check",
-        "describe",
-        "foreign",
-        "gymnasium",
-        "load",
-        "picture",
-        "registration",
-        "settings",
-        "spaces",
-    }
-    return [module.name for module in pkgutil.iter_modules(__path__) if module.name not in apart]
+    """Modules of this folder that hold worlds: those with a table `WORLDS`."""
+    modules = (module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
+    return [name for name in modules if hasattr(importlib.import_module(f"{__name__}.{name}"), "WORLDS")]
 
 
 def list_envs() -> dict[str, str]:

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from advsurprise.envs.base import AbstractEnv, Outcome
 from advsurprise.errors import UserError, nearest
-from advsurprise.types import EnvSpec
+from advsurprise.types import EnvSpec, Measure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ class LadderWorld(AbstractEnv[LadderState]):
             num_classes=4,
             num_actions=len(self.places[0].next),
             max_steps=self.max_steps,
-            info=("place", "total"),
+            measures=(Measure("place", "place of the body"), Measure("total", "reward per episode", shown=True)),
             truncates=self.timeout == "truncated",
             places=(len(self.places), 1),
         )

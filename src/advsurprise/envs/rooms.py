@@ -18,22 +18,25 @@ from advsurprise.envs.settings import check_rooms, check_words
 from advsurprise.errors import UserError, nearest
 from advsurprise.grid import actions, balls, chain, geometry, layout, tiles, view
 from advsurprise.grid.lights import below
-from advsurprise.types import EnvSpec
+from advsurprise.types import EnvSpec, Measure
 
-INFO = (
-    "rooms_episode",
-    "rooms_life",
-    "noisy_rooms",
-    "stilled",
-    "uses",
-    "restarts",
-    "dark_steps",
-    "doors_closed",
-    "doors_locked",
-    "room",
-    "x",
-    "y",
-    "direction",
+MEASURES = (
+    Measure("rooms_episode", "rooms visited per episode", short="rooms", shown=True),
+    Measure("rooms_life", "rooms visited in the body's life", short="life"),
+    Measure("noisy_rooms", "noisy rooms in the layout"),
+    Measure("stilled", "noisy rooms stilled", short="stilled", only_where="noisy_rooms", shown=True, at_handover=True),
+    Measure("uses", "boxes or switches used per episode", short="uses", shown=True),
+    Measure("restarts", "times noise was started again per episode"),
+    Measure("dark_steps", "steps in dark rooms per episode", short="dark", shown=True),
+    Measure("in_dark", "in a dark room", at_handover=True),
+    Measure("doors_closed", "doors closed", short="closed", shown=True, at_handover=True),
+    Measure("doors_locked", "doors locked", short="locked", shown=True, at_handover=True),
+    Measure("shut_in", "in a dark room with every door closed", at_handover=True),
+    Measure("locked_in", "in a dark room with every door locked", at_handover=True),
+    Measure("room", "room the body is in", at_handover=True),
+    Measure("x", "column of the body"),
+    Measure("y", "row of the body"),
+    Measure("direction", "direction the body faces"),
 )
 
 
@@ -119,6 +122,9 @@ class RoomWorld(AbstractEnv[RoomState]):
     timeout: Literal["terminated", "truncated"] = eqx.field(static=True, default="terminated")
     """How the clock ends an episode. The learner sees the time, so by default it is a true end."""
 
+    first_role: Literal["explore", "control"] = eqx.field(static=True, default="explore")
+    """Which role of Adversarial Surprise begins an episode, unless the method's own field says so."""
+
     def __check_init__(self):
         check_rooms(self)
 
@@ -133,9 +139,11 @@ class RoomWorld(AbstractEnv[RoomState]):
             num_classes=len(self.classes) if compact else tiles.NUM_SYMBOLS,
             num_actions=actions.NUM_ACTIONS,
             max_steps=self.max_steps,
-            info=INFO,
+            measures=MEASURES,
             truncates=self.timeout == "truncated",
             places=(self.grid, self.grid, 3 ** (self.rooms - 1), 2**self.rooms),
+            noop=int(actions.Action.DONE),
+            first_role=self.first_role,
         )
 
     @property
@@ -266,8 +274,11 @@ class RoomWorld(AbstractEnv[RoomState]):
     def measure(self, state: RoomState) -> dict[str, Array]:
         codes = state.grid[state.doors]
         closed = tiles.is_closed_door(codes) | tiles.is_locked_door(codes)
+        locked = tiles.is_locked_door(codes)
         noisy_rooms = jnp.sum(state.noisy, dtype=jnp.int32)
         x, y = geometry.coordinates(state.position, size=self.grid, view=self.view)
+        room = self._room_of(state, state.position)
+        in_dark = ~state.noisy[room]
         return {
             "rooms_episode": jnp.sum(state.visited, dtype=jnp.int32),
             "rooms_life": jnp.sum(state.visited_life, dtype=jnp.int32),
@@ -276,9 +287,12 @@ class RoomWorld(AbstractEnv[RoomState]):
             "uses": state.uses,
             "restarts": state.restarts,
             "dark_steps": state.dark_steps,
+            "in_dark": in_dark,
             "doors_closed": _share(closed),
-            "doors_locked": _share(tiles.is_locked_door(codes)),
-            "room": self._room_of(state, state.position),
+            "doors_locked": _share(locked),
+            "shut_in": in_dark & jnp.all(closed),
+            "locked_in": in_dark & jnp.all(locked),
+            "room": room,
             "x": x,
             "y": y,
             "direction": state.direction,
@@ -392,11 +406,11 @@ WORLDS: dict[str, tuple[str, dict]] = {
     ),
     "rooms/door": (
         "a noisy room and a dark one joined by an open door that can be closed",
-        {**_PAIR, "control": "none", "max_steps": 96},
+        {**_PAIR, "control": "none", "max_steps": 96, "first_role": "control"},
     ),
     "rooms/lock": (
         "the same with a key in the dark room: the closed door can be locked with it, and then only opened by it",
-        {**_PAIR, "control": "none", "key_room": 1, "max_steps": 96},
+        {**_PAIR, "control": "none", "key_room": 1, "max_steps": 96, "first_role": "control"},
     ),
     "rooms/switch": (
         "a noisy room with a switch that stops its lights and one that starts them again, and a dark room",

@@ -12,7 +12,8 @@ from advsurprise.learning.networks import FixedPolicy
 from advsurprise.types import View
 
 Player = Literal["trained", "greedy", "random", "motionless"]
-"""Who plays a role: its policy (sampled), its policy's likeliest action, uniform actions, or nobody (action `done`)."""
+"""Who plays a role: its policy (sampled), its policy's likeliest action, uniform actions, or nobody: the world's action
+that does nothing."""
 SURE = 1e6
 """Factor on logits that leaves the likeliest action alone."""
 
@@ -29,7 +30,7 @@ class GreedyPolicy(eqx.Module):
 
 def with_players(agent: Agent, players: dict[str, Player]) -> Agent:
     """The agent with some roles played by somebody else."""
-    actions, streams = agent.method.spec.num_actions, len(agent.method.streams)
+    noop, streams = agent.method.spec.noop, len(agent.method.streams)
     policies: dict[str, Any] = dict(agent.policies)
     for role, player in players.items():
         if role not in policies:
@@ -40,8 +41,9 @@ def with_players(agent: Agent, players: dict[str, Player]) -> Agent:
         elif player == "random":
             policies[role] = FixedPolicy(bias, streams)
         elif player == "motionless":
-            # The last action of the room worlds is `done`, which does nothing.
-            policies[role] = FixedPolicy(jnp.where(jnp.arange(bias.size) == actions - 1, SURE, bias), streams)
+            if noop is None:
+                raise UserError(f"{agent.method.spec.id} has no action that does nothing: nobody can play motionless")
+            policies[role] = FixedPolicy(jnp.where(jnp.arange(bias.size) == noop, SURE, bias), streams)
     return Agent(agent.method, policies, agent.learnt)
 
 

@@ -31,8 +31,6 @@ from advsurprise.methods.base import (
 from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
 
 EXPLORE, CONTROL = 0, 1
-CONTROL_FIRST = ("rooms/door", "rooms/lock")
-"""Worlds in which the paper lets Control begin."""
 
 
 class Signal(eqx.Module):
@@ -55,7 +53,7 @@ class AdversarialSurprise(
 
     spec: EnvSpec = eqx.field(static=True)
     first: Literal["auto", "explore", "control"] = eqx.field(static=True, default="auto")
-    """Who begins an episode; `auto`: Control in rooms/door and rooms/lock, else Explore."""
+    """Who begins an episode; `auto`: whom the world names (Control in rooms/door and rooms/lock), else Explore."""
     k_explore: int = eqx.field(static=True, default=32)
     """Steps of an Explore turn."""
     k_control: int = eqx.field(static=True, default=32)
@@ -168,7 +166,7 @@ class AdversarialSurprise(
 
     @property
     def _control_begins(self) -> bool:
-        return self.first == "control" or (self.first == "auto" and self.spec.id in CONTROL_FIRST)
+        return self.first == "control" or (self.first == "auto" and self.spec.first_role == "control")
 
     @property
     def _quiet_steps(self) -> int:

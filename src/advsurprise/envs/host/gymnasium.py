@@ -18,10 +18,13 @@ from advsurprise.envs.host.base import Host
 from advsurprise.envs.host.load import make_body, sentence
 from advsurprise.envs.host.spaces import read_actions, read_observations
 from advsurprise.errors import UserError, nearest
-from advsurprise.types import CONTINUE, EnvSpec, TimeStep
+from advsurprise.types import CONTINUE, EnvSpec, Measure, TimeStep
 
 Vectorization = Literal["sync", "async", "native"]
-INFO = ("episode_return", "episode_length")
+MEASURES = (
+    Measure("episode_return", "the world's own reward per episode", short="return", shown=True),
+    Measure("episode_length", "steps per episode", short="length", shown=True),
+)
 """Measured here for every environment: the sum of rewards and the number of steps of the episode so far."""
 
 
@@ -72,7 +75,7 @@ class ForeignHost(Host):
             num_classes=self._reading.num_classes,
             num_actions=num_actions,
             max_steps=0,
-            info=INFO,
+            measures=MEASURES,
             truncates=True,
         )
         self._ready = False
@@ -198,7 +201,7 @@ class ForeignHost(Host):
             "episode_return": self._return.astype(np.float32),
             "episode_length": self._length.copy(),
         }
-        measured = [measures[name] for name in sorted(INFO)]
+        measured = [measures[name] for name in sorted(measures)]
         leaves = [obs, reward.astype(np.float32), terminated, truncated, final_obs, *measured]
         return jax.tree.unflatten(_timestep_structure(), leaves)
 
@@ -254,5 +257,12 @@ def _timestep_structure():
     """Filled by unflattening, since `TimeStep` declares jax arrays and the host contract speaks numpy."""
     nothing = jnp.float32(0), jnp.bool_(False)
     return jax.tree.structure(
-        TimeStep(nothing[0], nothing[0], nothing[1], nothing[1], nothing[0], dict.fromkeys(INFO, nothing[0]))
+        TimeStep(
+            nothing[0],
+            nothing[0],
+            nothing[1],
+            nothing[1],
+            nothing[0],
+            {measure.name: nothing[0] for measure in MEASURES},
+        )
     )
