@@ -18,6 +18,13 @@ class MissingExtra(UserError):
     exit_code = 3
 
 
+def check(rules: Iterable[tuple[bool, str]], *, subject: str = "") -> None:
+    """Refuses a configuration with the sentence of the first rule that does not hold."""
+    for holds, sentence in rules:
+        if not holds:
+            raise UserError(f"{subject}: {sentence}" if subject else sentence)
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """`word` quoted, with the nearest known word if there is one: the end of an 'unknown …' sentence."""
     known = sorted(known)

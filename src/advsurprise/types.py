@@ -131,6 +131,15 @@ class Rollout(eqx.Module):
     """The world's measures at each step."""
 
 
+class Measured(eqx.Module):
+    """A measure of a rollout, step by step; of an episode it is the mean over the steps that count."""
+
+    value: Float[Array, "T B"]
+    """Its value on each step."""
+    counts: Bool[Array, "T B"]
+    """Steps on which there is one."""
+
+
 class Score(eqx.Module):
     """What a role is to learn from a rollout."""
 

@@ -122,7 +122,7 @@ def game():
 def test_the_game_reaches_its_value(game):
     _, history = game
     # `surprise` is per scored step, of which an episode has two.
-    value = -2 * history["surprise"]
+    value = -2 * history["scored_surprise"]
     # 256 episodes an update, each of standard deviation ½ |log 10⁻³| ≈ 3.45: 30 updates have a standard error of 0.04.
     assert value[-30:].mean() == pytest.approx(GAME_VALUE, abs=0.2)
     # Even policies hold a third of the time. Then the light repeats with probability 1/9 + 8/9 · ¼ = ⅓ in the lamp and

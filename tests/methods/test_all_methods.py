@@ -91,7 +91,7 @@ def test_training_changes_what_it_should_and_logs_numbers(name):
     fitted = {*loop.method.networks, *(loop.method.roles if loop.method.trains else ())}
     for metrics in history:
         assert {name.removesuffix("/loss") for name in metrics if name.endswith("/loss")} == fitted
-        assert {"episodes", "mean/surprise", "end/total", "mean/total"} <= set(metrics)
+        assert {"episodes", "common_surprise", "end/total", "mean/total"} <= set(metrics)
         assert all(np.isfinite(value).all() for value in metrics.values())
 
 
@@ -100,7 +100,7 @@ def test_frozen_policies_play(name):
     loop, states, _ = _trained(name)
     [agent] = loop.agents(states[-1])
     found = play(loop.env, played_by(agent, "greedy"), episodes=4, seed=1)
-    assert {"end/total", "mean/total", "mean/surprise"} <= set(found)
+    assert {"end/total", "mean/total", "common_surprise"} <= set(found)
     assert all(values.shape == (4,) for values in found.values())
 
 

@@ -39,8 +39,9 @@ def play_host(host: Host, agent: Agent, *, episodes: int, seed: int, chunk: int 
         over = np.asarray(rollout.terminated | rollout.truncated)
         for name, value in rollout.info.items():
             ends[f"end/{name}"] += np.asarray(value, dtype=np.float64)[over].tolist()
-        for name, value in getattr(rollout.signal, "outcomes", {}).items():
-            ends.setdefault(name, []).extend(np.asarray(value, dtype=np.float64)[over].tolist())
+        for name, each in agent.method.measure(rollout).items():
+            counted = np.where(np.asarray(each.counts), np.asarray(each.value, dtype=np.float64), np.nan)
+            ends.setdefault(name, []).extend(counted[over].tolist())
         if all(len(values) >= episodes for values in ends.values()):
             return {name: np.asarray(values[:episodes]) for name, values in ends.items()}
     raise UserError(f"{host.spec.id}: {episodes} episodes did not end within {MAX_CHUNKS * chunk} steps")
@@ -86,13 +87,9 @@ def _play(env: AbstractEnv, episodes: int, agent: Agent, key) -> dict[str, Array
         found[f"mean/{name}"] = jnp.sum(value.astype(jnp.float32) * within, axis=0) / jnp.sum(within, axis=0)
     surprises, known = surprise(rollout, env.spec, episodes, env.spec.max_steps)
     known = jnp.where(known, within, 0.0)
-    found["mean/surprise"] = jnp.sum(surprises * known, axis=0) / jnp.maximum(jnp.sum(known, axis=0), 1.0)
-    scored = getattr(rollout.signal, "scored", None)
-    if scored is not None:
-        counted = jnp.where(scored, within, 0.0)
-        total = jnp.sum(rollout.signal.log_prob * counted, axis=0)
-        found["log_prob"] = total / jnp.maximum(jnp.sum(counted, axis=0), 1.0)
-    # What the method says of each episode on its last step.
-    for name, value in getattr(rollout.signal, "outcomes", {}).items():
-        found[name] = jnp.sum(jnp.where(last > 0, value, 0.0), axis=0)
+    found["common_surprise"] = jnp.sum(surprises * known, axis=0) / jnp.maximum(jnp.sum(known, axis=0), 1.0)
+    for name, each in agent.method.measure(rollout).items():
+        counted = jnp.where(each.counts, within, 0.0)
+        number = jnp.sum(counted, axis=0)
+        found[name] = jnp.where(number > 0, jnp.sum(each.value * counted, axis=0) / jnp.maximum(number, 1.0), jnp.nan)
     return found

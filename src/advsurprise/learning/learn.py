@@ -13,7 +13,7 @@ from advsurprise.learning.advantage import turn_gae
 from advsurprise.learning.devices import ALONE, Devices
 from advsurprise.learning.fit import fit, named
 from advsurprise.learning.interaction import Agent, role_schedule
-from advsurprise.learning.measures import world_metrics
+from advsurprise.learning.measures import rollout_metrics
 from advsurprise.methods.base import AbstractMethod
 from advsurprise.types import Rollout, Score
 
@@ -83,7 +83,7 @@ def learn(
     opt_states = {role: fitted[role][1] for role in optimiser}
     learnt, found = method.learn(learnt, rollout, fitted)
     metrics |= named(fitted)
-    metrics |= found | world_metrics(rollout, method.spec)
+    metrics |= found | rollout_metrics(rollout, method)
     return Learner(Agent(method, policies, learnt), opt_states), metrics
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from advsurprise import tree
-from advsurprise.methods.base import density_for, ended, mean_where
+from advsurprise.methods.base import AbstractMethod, density_for, ended, mean_where
 from advsurprise.types import EnvSpec, Rollout
 
 OBSERVED_BODIES, OBSERVED_STEPS = 16, 128
@@ -13,20 +13,22 @@ OBSERVED_BODIES, OBSERVED_STEPS = 16, 128
 whole episode, where their length is fixed)."""
 
 
-def world_metrics(rollout: Rollout, spec: EnvSpec) -> dict[str, Array]:
-    """The world's measures at the end of episodes (`end/…`) and averaged over time (`mean/…`)."""
+def rollout_metrics(rollout: Rollout, method: AbstractMethod) -> dict[str, Array]:
+    """The world's measures at the end of episodes (`end/…`) and averaged over time (`mean/…`), and the method's own."""
+    spec = method.spec
     over = ended(rollout).astype(jnp.float32)
     metrics: dict[str, Array] = {"episodes": jnp.sum(over)}
+    only_where = {measure.name: measure.only_where for measure in spec.measures}
     for name, value in rollout.info.items():
         value = value.astype(jnp.float32)
         counted = over
-        if name == "stilled":
-            # A layout without a noisy room has nothing to still.
-            counted = jnp.where(rollout.info["noisy_rooms"] > 0, over, 0.0)
+        if only_where[name]:
+            counted = jnp.where(rollout.info[only_where[name]] > 0, over, 0.0)
         metrics[f"end/{name}"] = jnp.sum(value * counted) / jnp.maximum(jnp.sum(counted), 1.0)
         metrics[f"mean/{name}"] = jnp.mean(value)
     found, scored = surprise(rollout, spec, min(OBSERVED_BODIES, over.shape[1]), spec.max_steps or OBSERVED_STEPS)
-    return metrics | {"mean/surprise": mean_where(scored, found)}
+    own = {name: mean_where(each.counts, each.value) for name, each in method.measure(rollout).items()}
+    return metrics | own | {"common_surprise": mean_where(scored, found)}
 
 
 def surprise(

@@ -13,22 +13,23 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from advsurprise import tree
+from advsurprise.errors import check
 from advsurprise.learning.fit import FitResult
 from advsurprise.learning.stats import RunningMoments, scale, update_moments
 from advsurprise.methods.base import (
+    SCORED_SURPRISE,
     AbstractBystander,
     AbstractFitted,
     AbstractUnprimed,
     Fitted,
     Times,
-    check,
     ended,
     first_frames,
     mean_where,
     plain_score,
     push,
 )
-from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
+from advsurprise.types import EnvSpec, Measure, Measured, Rollout, Score, TimeStep, View
 
 EXPLORE, CONTROL = 0, 1
 
@@ -89,13 +90,13 @@ class AdversarialSurprise(
                 f"fit_on must be scored, control or all, not {self.fit_on!r}",
             ),
         ]
-        check("adversarial-surprise", rules)
+        check(rules, subject="adversarial-surprise")
         reached = not 0 < self.spec.max_steps < self._least_steps
         sentence = (
             f"episodes of {self.spec.max_steps} steps end before both roles have acted and a step is scored; that "
             f"takes {self._least_steps}: make k_explore, k_control or quiet smaller"
         )
-        check("adversarial-surprise", [(reached, sentence)])
+        check([(reached, sentence)], subject="adversarial-surprise")
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -153,16 +154,23 @@ class AdversarialSurprise(
         rewards = {"explore": explore, "control": reward}
         return learnt, {role: plain_score(rollout, rewards[role], self.gamma) for role in self.roles}
 
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        return (SCORED_SURPRISE,)
+
+    def measure(self, rollout: Rollout) -> dict[str, Measured]:
+        signal: Signal = rollout.signal
+        return {SCORED_SURPRISE.name: Measured(signal.surprise, signal.scored)}
+
     def learn(
         self, learnt: RunningMoments, rollout: Rollout, fitted: dict[str, FitResult]
     ) -> tuple[RunningMoments, dict[str, Array]]:
         signal: Signal = rollout.signal
         by_role = {
-            f"{role}/surprise": mean_where(rollout.decision.role == index, signal.surprise)
+            f"{role}/step_surprise": mean_where(rollout.decision.role == index, signal.surprise)
             for index, role in enumerate(self.roles)
         }
-        scored = mean_where(signal.scored, signal.surprise)
-        return learnt, {"surprise": scored, "reward_scale": scale(learnt), **by_role}
+        return learnt, {"reward_scale": scale(learnt), **by_role}
 
     @property
     def _control_begins(self) -> bool:

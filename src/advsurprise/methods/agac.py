@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from advsurprise.errors import check
 from advsurprise.learning.advantage import turn_gae
 from advsurprise.learning.fit import FitResult, FitTask
 from advsurprise.learning.networks import Dense, blank_view, make_torso
@@ -20,7 +21,6 @@ from advsurprise.methods.base import (
     AbstractSolo,
     AbstractUnprimed,
     Clock,
-    check,
     first_clock,
     plain_score,
     plain_view,
@@ -138,7 +138,7 @@ class AGAC(AbstractUnprimed[Learnt, Memory], AbstractSolo[Learnt, Memory]):
             (min(self.beta, self.lr, self.max_grad_norm) > 0, "beta, lr and max_grad_norm must be positive"),
             (min(self.epochs, self.minibatches) >= 1, "epochs and minibatches must be at least 1"),
         ]
-        check("agac", rules)
+        check(rules, subject="agac")
 
     @property
     def streams(self) -> dict[str, float]:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
+from advsurprise.errors import check
 from advsurprise.learning.fit import FitResult
 from advsurprise.methods.base import (
     NEVER,
@@ -19,14 +20,13 @@ from advsurprise.methods.base import (
     AbstractUnprimed,
     Nothing,
     Times,
-    check,
     ended,
     final_score,
     first_frames,
     mean_where,
     push,
 )
-from advsurprise.types import CONTINUE, RESTART, REWIND, EnvSpec, Rollout, Score, TimeStep, View
+from advsurprise.types import CONTINUE, RESTART, REWIND, EnvSpec, Measure, Measured, Rollout, Score, TimeStep, View
 
 ALICE, BOB = 0, 1
 DEFAULT_CLOCK = 128
@@ -62,17 +62,14 @@ class Signal(eqx.Module):
     solved: Bool[Array, "..."]
     """Whether Bob reached the goal on this step."""
 
-    @property
-    def outcomes(self) -> dict[str, Float[Array, "..."]]:
-        """How a game went, on its last step; not a number where the game had no such thing."""
-        was_set = self.set_at > 0
-        time, set_at = self.time.astype(jnp.float32), self.set_at.astype(jnp.float32)
-        return {
-            "task_set": was_set.astype(jnp.float32),
-            "solved": jnp.where(was_set, self.solved.astype(jnp.float32), jnp.nan),
-            "time_alice": jnp.where(was_set, set_at, jnp.nan),
-            "time_bob": jnp.where(was_set, time - set_at, jnp.nan),
-        }
+
+MEASURES = (
+    Measure("task_set", "games in which Alice set a task", shown=True),
+    Measure("solved", "Alice's tasks that Bob solved", shown=True),
+    Measure("time_alice", "steps of Alice's tasks", shown=True),
+    Measure("time_bob", "steps Bob took", shown=True),
+)
+"""How games went, on their last steps."""
 
 
 class ASP(AbstractPoliciesOnly[Nothing, Memory], AbstractUnprimed[Nothing, Memory]):
@@ -119,7 +116,7 @@ class ASP(AbstractPoliciesOnly[Nothing, Memory], AbstractUnprimed[Nothing, Memor
             (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
             (0 < self.gamma <= 1, f"gamma must be above 0 and at most 1, not {self.gamma}"),
         ]
-        check("asp", rules)
+        check(rules, subject="asp")
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -224,20 +221,28 @@ class ASP(AbstractPoliciesOnly[Nothing, Memory], AbstractUnprimed[Nothing, Memor
         }
         return learnt, scores
 
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        return MEASURES
+
+    def measure(self, rollout: Rollout) -> dict[str, Measured]:
+        signal: Signal = rollout.signal
+        over = ended(rollout)
+        played = over & (signal.set_at > 0)
+        time, set_at = signal.time.astype(jnp.float32), signal.set_at.astype(jnp.float32)
+        return {
+            "task_set": Measured(played.astype(jnp.float32), over),
+            "solved": Measured(signal.solved.astype(jnp.float32), played),
+            "time_alice": Measured(set_at, played),
+            "time_bob": Measured(time - set_at, played),
+        }
+
     def learn(
         self, learnt: Nothing, rollout: Rollout, fitted: dict[str, FitResult]
     ) -> tuple[Nothing, dict[str, Array]]:
-        signal: Signal = rollout.signal
-        over = ended(rollout)
-        outcomes = signal.outcomes
-        played = over & (signal.set_at > 0)
-        metrics = {name: mean_where(played, value) for name, value in outcomes.items() if name != "task_set"}
-        return learnt, {
-            "task_set": mean_where(over, outcomes["task_set"]),
-            **metrics,
-            "games_per_1000": 1000 * jnp.mean(over.astype(jnp.float32)),
-            "alice_pay": mean_where(signal.stopped, self._alice_reward(rollout)),
-        }
+        games = 1000 * jnp.mean(ended(rollout).astype(jnp.float32))
+        pay = mean_where(rollout.signal.stopped, self._alice_reward(rollout))
+        return learnt, {"games_per_1000": games, "alice_pay": pay}
 
     def _reached(self, memory: Memory, timestep: TimeStep) -> Bool[Array, ""]:
         """Whether the action led to the goal."""

@@ -11,11 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from advsurprise.errors import UserError
 from advsurprise.learning.density import AbstractDensity, Categorical, Gaussian
 from advsurprise.learning.fit import FitResult, FitTask
 from advsurprise.learning.stats import RunningMoments
-from advsurprise.types import CONTINUE, EnvSpec, Rollout, Score, TimeStep, View
+from advsurprise.types import CONTINUE, EnvSpec, Measure, Measured, Rollout, Score, TimeStep, View
 
 Learnt = TypeVar("Learnt")
 Memory = TypeVar("Memory")
@@ -24,6 +23,12 @@ Times = TypeVar("Times", Array, np.ndarray)
 
 NEVER = -1e9
 """Log-weight of an action that a role does not have."""
+
+
+SCORED_SURPRISE = Measure(
+    "scored_surprise", "surprise of scored steps (nats, the method's own model)", short="scored", shown=True
+)
+"""−log p_θ(o) on the steps a method scores, under the model it scores them with."""
 
 
 class Nothing(eqx.Module):
@@ -121,6 +126,15 @@ class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
     @abc.abstractmethod
     def score(self, learnt: Learnt, rollout: Rollout) -> tuple[Learnt, dict[str, Score]]:
         """Signals of a whole rollout to rewards for each role."""
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """What the method measures of its episodes, with labels."""
+        return ()
+
+    def measure(self, rollout: Rollout) -> dict[str, Measured]:
+        """The method's own measures of a rollout, by the names in `measures`."""
+        return {}
 
     @property
     @abc.abstractmethod
@@ -318,10 +332,3 @@ def mean_where(holds: Bool[Array, "T B"], x: Float[Array, "T B"]) -> Float[Array
 def density_for(spec: EnvSpec) -> AbstractDensity:
     """The model of single observations that fits what a world shows: categories or real numbers."""
     return Categorical(spec.num_classes) if spec.observation_kind == "classes" else Gaussian()
-
-
-def check(name: str, rules: list[tuple[bool, str]]) -> None:
-    """Refuses the configuration of a method with the sentence of the first rule that does not hold."""
-    for holds, sentence in rules:
-        if not holds:
-            raise UserError(f"{name}: {sentence}")

@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
+from advsurprise.errors import check
 from advsurprise.learning.fit import FitResult, FitTask
 from advsurprise.learning.networks import Dense, blank_view, make_torso
 from advsurprise.learning.stats import RunningMoments, discounted_return, scale, update_moments
-from advsurprise.methods.base import AbstractClocked, Clock, check, one_stream, plain_score, tick
+from advsurprise.methods.base import AbstractClocked, Clock, one_stream, plain_score, tick
 from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
 
 INPUT_EPS = 1e-6
@@ -121,7 +122,7 @@ class RND(AbstractClocked[Learnt]):
             (self.lr > 0, f"lr must be positive, not {self.lr}"),
             (min(self.epochs, self.minibatches) >= 1, "epochs and minibatches must be at least 1"),
         ]
-        check("rnd", rules)
+        check(rules, subject="rnd")
 
     @property
     def streams(self) -> dict[str, float]:

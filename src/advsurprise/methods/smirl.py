@@ -11,20 +11,21 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from advsurprise import tree
+from advsurprise.errors import check
 from advsurprise.learning.fit import FitResult
 from advsurprise.learning.stats import RunningMoments, scale, update_moments
 from advsurprise.methods.base import (
+    SCORED_SURPRISE,
     AbstractFitted,
     AbstractSolo,
     AbstractUnprimed,
     Fitted,
-    check,
     final_score,
     first_frames,
     plain_score,
     push,
 )
-from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
+from advsurprise.types import EnvSpec, Measure, Measured, Rollout, Score, TimeStep, View
 
 
 class Signal(eqx.Module):
@@ -67,7 +68,7 @@ class Smirl(AbstractFitted, AbstractUnprimed[RunningMoments, Fitted], AbstractSo
             (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
             (0 <= self.gamma < 1, f"gamma must be at least 0 and below 1, not {self.gamma}"),
         ]
-        check("smirl", rules)
+        check(rules, subject="smirl")
 
     @property
     def length(self) -> int:
@@ -111,11 +112,18 @@ class Smirl(AbstractFitted, AbstractUnprimed[RunningMoments, Fitted], AbstractSo
             return learnt, {"agent": final_score(reward, signal.over, self.gamma)}
         return learnt, {"agent": plain_score(rollout, reward, self.gamma)}
 
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        return (SCORED_SURPRISE,)
+
+    def measure(self, rollout: Rollout) -> dict[str, Measured]:
+        signal: Signal = rollout.signal
+        return {SCORED_SURPRISE.name: Measured(-signal.log_prob, signal.scored)}
+
     def learn(
         self, learnt: RunningMoments, rollout: Rollout, fitted: dict[str, FitResult]
     ) -> tuple[RunningMoments, dict[str, Array]]:
-        signal: Signal = rollout.signal
-        return learnt, {"surprise": -jnp.mean(signal.log_prob), "reward_scale": self._factor(learnt)}
+        return learnt, {"reward_scale": self._factor(learnt)}
 
     def _factor(self, learnt: RunningMoments) -> Float[Array, ""]:
         return jnp.float32(self.scale) if self.scale else scale(learnt)

@@ -3,6 +3,7 @@
 import equinox as eqx
 from jaxtyping import Array, Int, PRNGKeyArray
 
+from advsurprise.errors import check
 from advsurprise.learning.fit import FitResult
 from advsurprise.methods.base import (
     AbstractClocked,
@@ -10,7 +11,6 @@ from advsurprise.methods.base import (
     AbstractUnprimed,
     Clock,
     Nothing,
-    check,
     plain_score,
     tick,
 )
@@ -31,7 +31,7 @@ class Task(AbstractPoliciesOnly[Nothing, Clock], AbstractUnprimed[Nothing, Clock
             (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
             (0 <= self.gamma < 1, f"gamma must be at least 0 and below 1, not {self.gamma}"),
         ]
-        check("task", rules)
+        check(rules, subject="task")
 
     @property
     def streams(self) -> dict[str, float]:
