@@ -129,6 +129,14 @@ class Rollout(eqx.Module):
     """What the method noted at each step."""
     info: dict[str, Array]
     """The world's measures at each step."""
+    next_role: Int[Array, " B"]
+    """Which role moves after the last step."""
+    old: int = eqx.field(static=True, default=0)
+    """Steps at the beginning that the rollout before it ended with (`AbstractMethod.lookback`)."""
+
+
+OVER_TIME = ("decision", "reward", "terminated", "truncated", "final_value", "signal")
+"""Fields of a rollout with a leading axis T, less `info`, which no method reads."""
 
 
 class Measured(eqx.Module):
@@ -153,3 +161,6 @@ class Score(eqx.Module):
     """Added to the advantage."""
     target_shift: Float[Array, "T B V"]
     """Added to the value target."""
+    settled: Bool[Array, "T B"] | None = None
+    """Steps whose reward no later step can change; None if all are. The others are learned from with a later rollout,
+    if the method looks back."""

@@ -19,7 +19,17 @@ def make_rollout(obs, room):
     idle = jnp.zeros(1, jnp.int32)
     decision = Decision(view, idle, idle, jnp.zeros((1, 2)), jnp.zeros(1), jnp.zeros((1, 1)))
     never = nothing > 0
-    return Rollout(decision, nothing, never, never, {}, {}, Signal(jnp.asarray(obs, jnp.uint8)), {"room": room})
+    return Rollout(
+        decision,
+        nothing,
+        never,
+        never,
+        {},
+        {},
+        Signal(jnp.asarray(obs, jnp.uint8)),
+        {"room": room},
+        never[0].astype(jnp.int32),
+    )
 
 
 def test_every_observation_is_of_one_kind_by_its_room_and_the_lights_in_view():

@@ -15,7 +15,7 @@ from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.errors import UserError
 from advsurprise.learning import devices
 from advsurprise.learning.devices import ALONE, WHOLE, Devices, shared_out
-from advsurprise.learning.fit import FitTask, fit
+from advsurprise.learning.fit import FitTask, StaticRows, fit
 from advsurprise.training import run
 from advsurprise.training.fused import Fused
 
@@ -93,7 +93,7 @@ def _lesson(seed: int, width: int, epochs: int) -> FitTask:
         opt_state=optimiser.init(slope),
         loss=loss,
         optimiser=optimiser,
-        mine=24,
+        rows=StaticRows(24),
         epochs=epochs,
         minibatch=4,
         key=jax.random.key(seed),

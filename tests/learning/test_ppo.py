@@ -10,10 +10,9 @@ import numpy as np
 import optax
 import pytest
 
-from advsurprise import methods
 from advsurprise.config import PPOConfig
-from advsurprise.learning import learn, ppo
-from advsurprise.learning.fit import fit
+from advsurprise.learning import ppo
+from advsurprise.learning.fit import MaskedRows, StaticRows, fit
 from advsurprise.learning.networks import ActorCritic
 from advsurprise.types import EnvSpec, View
 
@@ -152,10 +151,9 @@ def test_a_role_that_did_not_act_takes_no_step(getkey):
 
 @functools.partial(jax.jit, static_argnames="cfg")
 def _update(network, batch, cfg, key, rows=None):
-    optimiser = ppo.optimiser(cfg)
-    return fit({"agent": ppo.fit_task(network, optimiser.init(network), batch, cfg, optimiser, rows=rows, key=key)})[
-        "agent"
-    ]
+    mask = None if rows is None else MaskedRows(rows)
+    task = ppo.fit_task(network, ppo.optimiser(cfg).init(network), batch, cfg, rows=mask, key=key)
+    return fit({"agent": task})["agent"]
 
 
 def test_an_update_raises_the_better_arm(getkey):
@@ -193,11 +191,11 @@ def test_minibatches_cover_each_of_a_roles_samples_once_an_epoch(getkey, size, m
     network = _network(getkey(), spec)
     view = View(jnp.eye(total)[:, None], jnp.zeros((total, total, 0)), jnp.zeros(total))
     batch = dataclasses.replace(_batch(getkey(), size=total), view=view)
-    rows = np.arange(1, total, 2) if known else jnp.arange(total) % 2 == 1
+    rows = StaticRows(total, np.arange(1, total, 2)) if known else MaskedRows(jnp.arange(total) % 2 == 1)
     optimiser = _count_rows()
     cfg = PPOConfig(epochs=5, minibatch=minibatch)
-    fit_task = ppo.fit_task(network, optimiser.init(network), batch, cfg, optimiser, rows=rows, key=getkey())
-    _, counts, _ = fit({"agent": fit_task})["agent"]
+    task = ppo.fit_task(network, optimiser.init(network), batch, cfg, rows=rows, key=getkey())
+    _, counts, _ = fit({"agent": dataclasses.replace(task, optimiser=optimiser)})["agent"]
     # 15 samples make three minibatches of 4: each epoch leaves out 3, anew each time.
     left_out = size % min(minibatch, size)
     counts, others = counts[1::2], counts[::2]
@@ -240,30 +238,13 @@ def test_the_learning_rate_is_constant_unless_asked():
     np.testing.assert_allclose(_rates(ppo.optimiser(PPOConfig(lr=1e-3)), 30), 1e-3, rtol=1e-3)
 
 
-def _method(**fields):
-    return methods.make("adversarial-surprise", EnvSpec("cells", (2,), "int32", "classes", 3, 2, 12, ()), **fields)
+@pytest.mark.parametrize(("steps", "factor"), [(0, 1.0), (250, 0.75), (1000, 0.0), (5000, 0.0)])
+def test_the_rate_falls_linearly_in_environment_steps_and_stays_at_zero(steps, factor):
+    assert float(ppo.rate_factor(PPOConfig(lr_end_steps=1000), jnp.float32(steps))) == pytest.approx(factor)
 
 
-@pytest.mark.parametrize(
-    ("fields", "length"),
-    [
-        ({"k_explore": 3, "k_control": 3}, 12),
-        # Unequal turns, E2 C4 and C6 E2 C4: roles take different numbers of gradient steps.
-        ({"k_explore": 2, "k_control": 4}, 24),
-        ({"k_explore": 2, "k_control": 6, "first": "control"}, 12),
-    ],
-)
-def test_every_roles_rate_reaches_zero_when_lr_end_steps_have_been_taken(fields, length):
-    method, bodies, updates = _method(**fields), 4, 5
-    cfg = PPOConfig(lr=1e-3, minibatch=8, epochs=2, lr_end_steps=updates * bodies * length)
-    optimisers = learn.make_optimiser(cfg, method, bodies, length)
-    for index, role in enumerate(method.roles):
-        # As many gradient steps as `update` takes on the rows that `role_rows` hands it.
-        rows = learn.role_rows(jnp.zeros((length, bodies), bool), index, method)
-        gradient_steps = updates * cfg.epochs * (len(rows) // cfg.minibatch)
-        rates = _rates(optimisers[role], gradient_steps + 2)
-        np.testing.assert_allclose(rates[:-2], 1e-3 * (1 - np.arange(gradient_steps) / gradient_steps), rtol=1e-2)
-        assert not rates[-2:].any()
+def test_without_an_end_the_rate_has_no_factor():
+    assert ppo.rate_factor(PPOConfig(), jnp.float32(5)) is None
 
 
 @pytest.mark.parametrize(

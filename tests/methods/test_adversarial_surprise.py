@@ -5,6 +5,7 @@ score, counts down turns, and pays Explore as Control earns. Float64 throughout.
 """
 
 import dataclasses
+import itertools
 import math
 import subprocess
 import sys
@@ -17,8 +18,10 @@ import pytest
 from advsurprise.errors import UserError
 from advsurprise.learning import interaction
 from advsurprise.learning.interaction import Agent
+from advsurprise.learning.learn import blank_tail, joined, next_tail, role_batch
+from advsurprise.learning.stats import scale
 from advsurprise.methods.adversarial_surprise import AdversarialSurprise
-from advsurprise.types import Decision, EnvSpec, Rollout, TimeStep, View
+from advsurprise.types import OVER_TIME, Decision, EnvSpec, Rollout, TimeStep, View
 
 SHAPE, CLASSES, BODIES, STEPS = (2, 3), 5, 3, 60
 CELLS = math.prod(SHAPE)
@@ -185,7 +188,7 @@ def _library(method, played):
     first = jnp.asarray(played.first, dtype)
     no = jnp.zeros(BODIES, bool)
     begin = interaction.start(agent, TimeStep(first, jnp.zeros(BODIES), no, no, first, {}))
-    _, (memory, view, decision, signal) = jax.jit(lambda *x: jax.lax.scan(step, *x))(begin, steps)
+    last, (memory, view, decision, signal) = jax.jit(lambda *x: jax.lax.scan(step, *x))(begin, steps)
     nothing = jnp.zeros((STEPS, BODIES, 1))
     rollout = Rollout(
         decision=decision,
@@ -196,15 +199,32 @@ def _library(method, played):
         last_value=dict.fromkeys(method.roles, nothing[0]),
         signal=signal,
         info={},
+        next_role=jax.vmap(method.turn)(last),
     )
     return rollout, memory, view
 
 
+def _settled(roles, ended, length):
+    """For each of the first steps: whether the Control turn after it, or its episode, is over within them."""
+    over = []
+    for step in range(length):
+        last = step
+        while (
+            last < len(roles) - 1
+            and not ended[last]
+            and not (roles[last] == "control" and roles[last + 1] == "explore")
+        ):
+            last += 1
+        closed = ended[last] or last < len(roles) - 1
+        over.append(closed and last < length)
+    return np.array(over)
+
+
 def _part(rollout, begin, end):
     """Steps `begin` to `end` of a rollout, as if collected on their own."""
-    last_value = rollout.last_value
-    part = jax.tree.map(lambda leaf: leaf[begin:end], rollout)
-    return dataclasses.replace(part, last_value=last_value)
+    steps = {name: jax.tree.map(lambda leaf: leaf[begin:end], getattr(rollout, name)) for name in OVER_TIME}
+    next_role = rollout.decision.role[end] if end < STEPS else rollout.next_role
+    return dataclasses.replace(rollout, **steps, next_role=next_role)
 
 
 def _bodies(parts):
@@ -234,7 +254,8 @@ def _compare(spec, *, lengths, **fields):
     assert (np.asarray(rollout.decision.role) == (roles == "control")).all()
     assert (np.asarray(rollout.signal.scored) == scored).all()
     np.testing.assert_allclose(rollout.signal.log_prob, log_prob, rtol=1e-5, atol=1e-5)
-    # Two rollouts, of which the first may end within a turn: the scale runs on, Explore is paid within a rollout.
+    # Two rollouts, of which the first may end within a turn: the scale runs on, and what Explore is owed beyond the end
+    # of a rollout is not settled.
     learnt = method.init(bodies=BODIES, key=jax.random.key(0))
     middle = 37
     for begin, end in ((0, middle), (middle, STEPS)):
@@ -244,6 +265,9 @@ def _compare(spec, *, lengths, **fields):
         pay = _bodies([_explore_pay(roles[now, b], log_prob[now, b], played.ended[now, b]) for b in range(BODIES)])
         np.testing.assert_allclose(scores["control"].reward[..., 0], log_prob[now] * scale, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(scores["explore"].reward[..., 0], pay * scale, rtol=1e-5, atol=1e-5)
+        settled = _bodies([_settled(roles[begin:, b], played.ended[begin:, b], end - begin) for b in range(BODIES)])
+        is_explore = roles[now] == "explore"
+        assert (np.asarray(scores["explore"].settled)[is_explore] == settled[is_explore]).all()
         for score in scores.values():
             terminated = played.ended[now] & ~played.truncated[now]
             assert (np.asarray(score.cut[..., 0]) == played.ended[now]).all()
@@ -322,17 +346,17 @@ def test_time_is_a_share_of_the_episode_where_its_length_is_fixed():
 
 
 @pytest.mark.parametrize(
-    ("id", "first", "turns"),
+    ("world", "first", "turns"),
     [
-        ("rooms/four", "auto", "EEECCEEECCE"),
-        ("rooms/door", "auto", "CCEEECCEEEC"),
-        ("rooms/lock", "auto", "CCEEECCEEEC"),
-        ("rooms/four", "control", "CCEEECCEEEC"),
-        ("rooms/door", "explore", "EEECCEEECCE"),
+        ("", "auto", "EEECCEEECCE"),
+        ("explore", "auto", "EEECCEEECCE"),
+        ("control", "auto", "CCEEECCEEEC"),
+        ("explore", "control", "CCEEECCEEEC"),
+        ("control", "explore", "EEECCEEECCE"),
     ],
 )
-def test_turns(id, first, turns):
-    method = AdversarialSurprise(SPEC._replace(id=id), first=first, k_explore=3, k_control=2)
+def test_turns(world, first, turns):
+    method = AdversarialSurprise(SPEC._replace(first_role=world), first=first, k_explore=3, k_control=2)
     assert "".join("EC"[int(method.schedule(jnp.int32(time)))] for time in range(11)) == turns
 
 
@@ -399,3 +423,43 @@ def test_episodes_too_short_for_the_game_are_refused(first, least):
     AdversarialSurprise(SPEC._replace(max_steps=least), **fields)
     with pytest.raises(UserError, match=f"episodes of {least - 1} steps end before .* that takes {least}"):
         AdversarialSurprise(SPEC._replace(max_steps=least - 1), **fields)
+
+
+@pytest.mark.parametrize("lengths", [(7,), (11, 5, 13), (40,)])
+@pytest.mark.parametrize("first", ["explore", "control"])
+def test_every_step_is_learned_from_once_and_explore_for_the_whole_control_turn(first, lengths):
+    # One long stretch of play, cut into rollouts of lengths that have nothing to do with turns or episodes.
+    method = AdversarialSurprise(SPEC, first=first, k_explore=3, k_control=5, quiet=0.2)
+    played = _play((28, 9, 17))
+    rollout, _, _ = _library(method, played)
+    roles = np.where(np.asarray(rollout.decision.role) == 1, "control", "explore")
+    log_prob = np.asarray(rollout.signal.log_prob)
+    pay = {
+        "explore": _bodies([_explore_pay(roles[:, b], log_prob[:, b], played.ended[:, b]) for b in range(BODIES)]),
+        "control": log_prob,
+    }
+    tail = blank_tail(_part(rollout, 0, method.lookback(7)))
+    times = {role: np.zeros((STEPS, BODIES), int) for role in method.roles}
+    begin, learnt = 0, method.init(bodies=BODIES, key=jax.random.key(0))
+    for length in itertools.cycle(lengths):
+        if begin + length > STEPS:
+            break
+        window = joined(tail.rollout, _part(rollout, begin, begin + length))
+        learnt, scores = method.score(learnt, window)
+        usable = {}
+        for index, role in enumerate(method.roles):
+            done = tail.learned[role]
+            _, rows, usable[role] = role_batch(window, scores[role], index, method, learned=done, lam=0.9)
+            for step, body in zip(*np.nonzero(np.asarray(rows.mask).reshape(-1, BODIES)), strict=True):
+                reward = float(scores[role].reward[step, body, 0] / scale(learnt))
+                when = begin - window.old + step
+                assert roles[when, body] == role
+                assert reward == pytest.approx(pay[role][when, body], rel=1e-4, abs=1e-4)
+                times[role][when, body] += 1
+        tail, begin = next_tail(window, usable), begin + length
+    # All but what the last rollout left open: less than a round at the end.
+    settled = begin - method.round_length
+    assert settled > STEPS // 2
+    for role in method.roles:
+        assert times[role].max() == 1
+        assert (times[role][:settled] == (roles[:settled] == role)).all()

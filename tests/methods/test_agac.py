@@ -48,6 +48,7 @@ def make_rollout(*, steps=STEPS, seed=0, logits=None):
         last_value={"agent": real(rng.normal(size=(BODIES, 1)))},
         signal=Signal(jnp.asarray(rng.random(shape) < 0.4)),
         info={},
+        next_role=jnp.zeros(BODIES, jnp.int32),
     )
 
 

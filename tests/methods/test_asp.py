@@ -22,7 +22,7 @@ from advsurprise.errors import UserError
 from advsurprise.evaluation.play import play, summary
 from advsurprise.learning.collect import HostCollector, ScanCollector
 from advsurprise.learning.interaction import Agent, role_schedule
-from advsurprise.learning.learn import learn, make_learner, make_optimiser
+from advsurprise.learning.learn import learn, make_learner
 from advsurprise.learning.networks import FixedPolicy
 from advsurprise.learning.players import with_players
 from advsurprise.methods.asp import ASP, Signal
@@ -150,7 +150,7 @@ STEPS, CUT = 60, 30
 def _untaught(method):
     """Policies that see nothing and do what their biases say: quick to compile."""
     policies = {role: FixedPolicy(jnp.asarray(method.action_bias(role)), 1) for role in method.roles}
-    return Agent(method, policies, methods.base.Nothing())
+    return Agent(method, policies, methods.base.Empty())
 
 
 @pytest.fixture(scope="module", params=sorted(CASES))
@@ -192,7 +192,7 @@ def test_rewards_and_ends(played):
     for begin, end in ((0, CUT), (CUT, STEPS)):
         part = jax.tree.map(lambda leaf, b=begin, e=end: leaf[b:e], rollout)
         last = {"alice": jnp.full((BODIES, 1), 9.0), "bob": jnp.asarray(value)[:, None]}
-        _, scores = score(methods.base.Nothing(), dataclasses.replace(part, last_value=last))
+        _, scores = score(methods.base.Empty(), dataclasses.replace(part, last_value=last))
         owed = [_owed(books[body][begin:end], value[body], method.limit) for body in range(BODIES)]
         is_bob = np.asarray(part.decision.role) == 1
         alice, bob = (np.stack(rewards, axis=1) for rewards in zip(*owed, strict=True))
@@ -241,7 +241,7 @@ def scripted():
     def run(actions):
         method = ASP(env.spec, stack=1)
         policies = {role: Script(actions, -0.035 if role == "bob" else 5.0) for role in method.roles}
-        agent = Agent(method, policies, methods.base.Nothing())
+        agent = Agent(method, policies, methods.base.Empty())
         collector = ScanCollector(env, 1, 10)
         _, rollout = collector.collect(agent, collector.start(agent, key=jax.random.key(0)), key=jax.random.key(1))
         scores = method.score(agent.learnt, rollout)[1]
@@ -319,7 +319,7 @@ def test_the_estimate_of_a_cut_game_keeps_to_the_clock():
 
     def pay(value):
         rollout = _noted(signal, false, value)
-        return float(ASP(_line(8).spec).score(methods.base.Nothing(), rollout)[1]["alice"].reward[0, 0, 0])
+        return float(ASP(_line(8).spec).score(methods.base.Empty(), rollout)[1]["alice"].reward[0, 0, 0])
 
     assert [round(pay(value), 6) for value in (1.0, -0.001, -0.03, -0.05, -9.0)] == [0, 0, 0.02, 0.04, 0.04]
 
@@ -333,15 +333,15 @@ def test_a_world_that_ends_bobs_turn_spares_him_nothing():
         memory, signals = method.start(_at(0)), []
         walk = ((STAY, 0, False), (STOP, 1, False), (RIGHT, 0, False), (RIGHT, 1 if at_goal else 2, True))
         for index, (action, x, ends) in enumerate(walk):
-            memory, signal = method.advance(methods.base.Nothing(), memory, jnp.int32(action), _at(x, ends))
-            memory = method.rewound(memory, _at(0)) if index == 1 else memory
+            memory, signal = method.advance(methods.base.Empty(), memory, jnp.int32(action), _at(x, ends))
+            memory = method.after_rewind(memory, _at(0)) if index == 1 else memory
             signals.append(signal)
         signal = jax.tree.map(lambda *leaves: jnp.stack(leaves)[:, None], *signals)
         over = jnp.array([[False], [False], [False], [True]])
-        scores = method.score(methods.base.Nothing(), _noted(signal, over, 0.0))[1]
+        scores = method.score(methods.base.Empty(), _noted(signal, over, 0.0))[1]
         np.testing.assert_allclose(scores["bob"].reward[2:, 0, 0], [-0.01, owed], atol=1e-7)
         np.testing.assert_allclose(scores["alice"].reward[:, 0, 0], [0, pay, 0, 0], atol=1e-7)
-        assert float(signal.outcomes["solved"][-1, 0]) == at_goal
+        assert float(method.measure(_noted(signal, over, 0.0))["solved"].value[-1, 0]) == at_goal
 
 
 def _noted(signal, over, bob_value):
@@ -350,7 +350,9 @@ def _noted(signal, over, bob_value):
     blank = Decision(View(nothing, nothing, nothing[0]), *[jnp.zeros(1, jnp.int32)] * 2, nothing, nothing[0], nothing)
     decision = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(over)), blank)
     last = {"alice": nothing, "bob": nothing + bob_value}
-    return Rollout(decision, jnp.zeros(over.shape), over, jnp.zeros_like(over), {}, last, signal, {})
+    return Rollout(
+        decision, jnp.zeros(over.shape), over, jnp.zeros_like(over), {}, last, signal, {}, jnp.zeros(1, jnp.int32)
+    )
 
 
 def _at(x, ends=False):
@@ -360,7 +362,7 @@ def _at(x, ends=False):
 
 def test_alice_who_stops_as_the_world_ends_has_set_no_task():
     method = ASP(_line(8).spec._replace(max_steps=0))
-    _, signal = method.advance(methods.base.Nothing(), method.start(_at(0)), jnp.int32(STOP), _at(1, ends=True))
+    _, signal = method.advance(methods.base.Empty(), method.start(_at(0)), jnp.int32(STOP), _at(1, ends=True))
     assert not bool(signal.stopped)
     assert int(signal.set_at) == 0
 
@@ -377,9 +379,9 @@ def test_images_are_compared_by_distance(threshold, near):
         return TimeStep(obs, jnp.float32(0), no, no, obs, {})
 
     memory = method.start(seen(shown[0]))
-    memory, _ = method.advance(methods.base.Nothing(), memory, jnp.int32(2), seen(shown[0]))
+    memory, _ = method.advance(methods.base.Empty(), memory, jnp.int32(2), seen(shown[0]))
     for obs, expected in zip(shown, near, strict=True):
-        assert bool(method.advance(methods.base.Nothing(), memory, jnp.int32(0), seen(obs))[1].solved) == expected
+        assert bool(method.advance(methods.base.Empty(), memory, jnp.int32(0), seen(obs))[1].solved) == expected
 
 
 def test_what_is_refused():
@@ -422,7 +424,7 @@ def rooms():
     """Where bodies in rooms stood after every step, with the rollout of that step, and the same by a host."""
     env = advsurprise.make("rooms/door", **SMALL)
     method = ASP(env.spec)
-    agent = Agent(method, {role: Walker(role == "alice") for role in method.roles}, methods.base.Nothing())
+    agent = Agent(method, {role: Walker(role == "alice") for role in method.roles}, methods.base.Empty())
     collector, host = ScanCollector(env, CROWD, 1), HostCollector(as_host(env, CROWD), 1)
     collect = jax.jit(lambda carry, key: collector.collect(agent, carry, key=key))
     start_key, *keys = jax.random.split(jax.random.key(6), 1 + WALKED)
@@ -525,8 +527,8 @@ def trained():
 
 
 def _outcomes(agent):
-    found = summary([play(_fork(), agent, episodes=500, seed=1)])
-    return [found[name]["mean"] for name in ("task_set", "solved", "time_alice", "time_bob")]
+    measures = summary([play(_fork(), agent, episodes=500, seed=1)])
+    return [measures[name]["mean"] for name in ("task_set", "solved", "time_alice", "time_bob")]
 
 
 def test_bob_learns_to_do_what_alice_does(trained):
@@ -544,11 +546,12 @@ def test_bob_learns_to_do_what_alice_does(trained):
     assert history["alice_pay"][-1] < 0.003
 
 
-def test_stands_have_their_roles_actions(trained):
+def test_players_have_their_roles_actions(trained):
     loop, state, _ = trained
     agent = loop.agents(state)[0]
     # The last of the world's own actions, which is no stop: Alice who does nothing sets no task.
-    idle = _outcomes(with_players(agent, {"alice": "motionless", "bob": "random"}))
+    still = dataclasses.replace(agent.method, spec=agent.method.spec._replace(noop=2))
+    idle = _outcomes(with_players(Agent(still, agent.policies, agent.learnt), {"alice": "motionless", "bob": "random"}))
     assert idle[0] == 0
     assert np.isnan(idle[1:]).all()
     # Alice at random stops within her first seven steps with probability 1 − 0.7⁷.
@@ -568,10 +571,9 @@ def test_bobs_missing_half_stays_missing(trained):
 def test_a_role_that_took_no_step_or_all_of_them(trained):
     loop, state, _ = trained
     cfg = PPOConfig(minibatch=64, epochs=1)
-    optimiser = make_optimiser(cfg, loop.method, 64, 32)
-    learner = make_learner(loop.agents(state)[0], optimiser)
+    learner = make_learner(loop.agents(state)[0], cfg)
     rollout = jax.tree.map(lambda leaf: leaf[0], loop.devices.on_first(loop.collect(state)[1]))
-    update = jax.jit(lambda learner, rollout, key: learn(learner, rollout, cfg, optimiser, key=key))
+    update = jax.jit(lambda learner, rollout, key: learn(learner, rollout, cfg, key=key))
     for index, (name, other) in enumerate((("alice", "bob"), ("bob", "alice"))):
         roles = jnp.full_like(rollout.decision.role, index)
         only = eqx.tree_at(lambda rollout: rollout.decision.role, rollout, roles)

@@ -41,6 +41,7 @@ def make_rollout(obs, *, method, reward=None, over=None, seed=0):
         last_value={"agent": value(shape[1])},
         signal=Signal(jnp.asarray(obs, method.spec.observation_dtype)),
         info={},
+        next_role=jnp.zeros(shape[1], jnp.int32),
     )
 
 

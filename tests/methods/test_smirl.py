@@ -88,6 +88,7 @@ def _library(method, led_to, ended):
         last_value={"agent": nothing[0]},
         signal=signal,
         info={},
+        next_role=jnp.zeros(BODIES, jnp.int32),
     )
     return agent, rollout, view
 

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key, PRNGKeyArray, Shaped
+from jaxtyping import Array, Int, Key, PRNGKeyArray
 
 from advsurprise import tree
 from advsurprise.envs.base import AbstractEnv, first_states, relocate_all, reset_all, step_all, step_keys
@@ -82,7 +82,8 @@ class ScanCollector(eqx.Module):
         carry, noted = jax.lax.scan(packed_step, carry, (roles, noise, keys))
         noted = self.devices.gathered(noted, axis=1)
         last_value = self.devices.gathered(interaction.values(agent, carry.memory), axis=0)
-        return carry, as_rollout(packings[-1].unpack(noted), last_value)
+        next_role = self.devices.gathered(interaction.turns(agent, carry.memory), axis=0)
+        return carry, Rollout(**packings[-1].unpack(noted), last_value=last_value, next_role=next_role)
 
     def _grant(self, agent: Agent, carry: Carry, timestep: TimeStep, keys: Key[Array, "B 3"]) -> tuple[Carry, Any]:
         """Takes bodies where the method requests before the next step."""
@@ -93,6 +94,27 @@ class ScanCollector(eqx.Module):
         first, env_state, found = relocate_all(self.env, keys, first, carry.env_state, request)
         memory = interaction.relocated(agent, carry.memory, request, found)
         return Carry(carry.env_key, carry.env_count, env_state, memory, first), request
+
+
+def rollout_shapes(agent: Agent, bodies: int, length: int) -> Rollout:
+    """Shapes of a rollout, without the world's measures."""
+
+    def over_bodies(tree):
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (bodies, *leaf.shape)), tree)
+
+    def one():
+        timestep = over_bodies(interaction.blank_timestep(agent.method.spec))
+        memory = interaction.start(agent, timestep)
+        noise = jnp.zeros((bodies, len(agent.method.action_bias(agent.method.roles[0]))))
+        decision = interaction.decide(agent, memory, noise=noise)
+        memory, signal, final_value = interaction.absorb(agent, memory, decision, timestep)
+        step = note(decision, timestep, signal, final_value, None)
+        steps = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (length, *leaf.shape)), step)
+        return Rollout(
+            **steps, last_value=interaction.values(agent, memory), next_role=interaction.turns(agent, memory)
+        )
+
+    return jax.eval_shape(one)
 
 
 def note(decision: Decision, timestep: TimeStep, signal, final_value, request) -> dict[str, Any]:
@@ -109,11 +131,6 @@ def note(decision: Decision, timestep: TimeStep, signal, final_value, request) -
     }
 
 
-def as_rollout(noted: dict[str, Any], last_value: dict[str, Array]) -> Rollout:
-    """A rollout from what was noted at each step, stacked over time."""
-    return Rollout(last_value=last_value, **noted)
-
-
 class HostCollector:
     """Collects in a host world: the same two halves, jitted, around `send` and `recv`."""
 
@@ -124,6 +141,7 @@ class HostCollector:
         self._decide = jax.jit(interaction.decide)
         self._absorb = jax.jit(interaction.absorb)
         self._values = jax.jit(interaction.values)
+        self._turns = jax.jit(interaction.turns)
         self._world_action = jax.jit(interaction.world_action)
         self._requests = jax.jit(interaction.requests)
         self._redone = jax.jit(interaction.relocated)
@@ -146,8 +164,8 @@ class HostCollector:
             memory, signal, final_value = self._absorb(agent, memory, decision, timestep)
             memory, request = self._grant(agent, memory)
             noted.append(note(decision, timestep, signal, final_value, request))
-        stacked: dict[str, Shaped[Array, ...]] = jax.tree.map(lambda *leaves: jnp.stack(leaves), *noted)
-        return memory, as_rollout(stacked, self._values(agent, memory))
+        stacked: dict[str, Any] = jax.tree.map(lambda *leaves: jnp.stack(leaves), *noted)
+        return memory, Rollout(**stacked, last_value=self._values(agent, memory), next_role=self._turns(agent, memory))
 
     def _grant(self, agent: Agent, memory: Any) -> tuple[Any, Any]:
         """Takes bodies where the method requests before the next step."""

@@ -6,13 +6,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from advsurprise import tree
 from advsurprise.envs.base import if_any
 from advsurprise.learning.networks import ActorCritic, FixedPolicy
 from advsurprise.methods.base import AbstractMethod
-from advsurprise.types import RESTART, REWIND, Decision, TimeStep, View
+from advsurprise.types import RESTART, REWIND, Decision, EnvSpec, TimeStep, View
 
 
 class Agent(eqx.Module):
@@ -35,19 +35,31 @@ def make_agent(method: AbstractMethod, bodies: int, *, key: PRNGKeyArray) -> Age
 def _policy(method: AbstractMethod, role: str, *, key: PRNGKeyArray) -> ActorCritic | FixedPolicy:
     if not method.trains:
         return FixedPolicy(jnp.asarray(method.action_bias(role), jnp.float32), len(method.streams))
+    view = jax.eval_shape(lambda: method.see(method.start(blank_timestep(method.spec))))
     return ActorCritic(
         method.spec,
-        frames=method.frames,
-        features=method.num_features,
+        frames=view.frames.shape[0],
+        features=view.features.shape[-1],
         action_bias=method.action_bias(role),
         streams=len(method.streams),
+        critic_scale=method.critic_scale,
         key=key,
     )
 
 
+def blank_timestep(spec: EnvSpec) -> TimeStep:
+    """A timestep of the right shapes, without measures."""
+    obs: Shaped[Array, ...] = jnp.zeros(spec.observation_shape, jnp.dtype(spec.observation_dtype))
+    place = jnp.zeros(len(spec.places), jnp.int32) if spec.places else None
+    never = jnp.bool_(False)
+    return TimeStep(obs, jnp.float32(0), never, never, obs, {}, place, place)
+
+
 def role_schedule(method: AbstractMethod, length: int) -> np.ndarray | None:
-    """Which role moves at each step of a rollout, if that is known before: all bodies share the clock, the turns
-    depend on it alone, and rollouts begin with an episode. None otherwise."""
+    """Which role moves at each step of a rollout, if that is known before: there is one role, or all bodies share the
+    clock, the turns depend on it alone, and rollouts begin with an episode. None otherwise."""
+    if len(method.roles) == 1:
+        return np.zeros(length, np.int32)
     fixed = method.spec.max_steps
     if not fixed or length % fixed:
         return None
@@ -69,7 +81,7 @@ def decide(agent: Agent, memory, *, noise: Float[Array, "B A"], role: Int[Array,
     view = jax.vmap(agent.method.see)(memory)
     bodies = view.time.shape[0]
     if role is None:
-        roles = jax.vmap(agent.method.turn)(memory)
+        roles = turns(agent, memory)
         logits, value = _mixed(agent, view, roles)
     else:
         roles = jnp.broadcast_to(role, (bodies,)).astype(jnp.int32)
@@ -111,10 +123,15 @@ def relocated(agent: Agent, memory, request: Int[Array, " B"], timestep: TimeSte
     method = agent.method
 
     def one(memory, request, timestep):
-        rewound = tree.select(request == REWIND, method.rewound(memory, timestep), memory)
+        rewound = tree.select(request == REWIND, method.after_rewind(memory, timestep), memory)
         return tree.select(request == RESTART, method.start(timestep, memory), rewound)
 
     return jax.vmap(one)(memory, request, timestep)
+
+
+def turns(agent: Agent, memory) -> Int[Array, " B"]:
+    """Which role moves next, for every body."""
+    return jax.vmap(agent.method.turn)(memory)
 
 
 def values(agent: Agent, memory) -> dict[str, Float[Array, "B V"]]:

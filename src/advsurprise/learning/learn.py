@@ -1,24 +1,34 @@
 """One update: a rollout in, a better agent out. Both loops call it, for every method."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from advsurprise.config import PPOConfig
 from advsurprise.learning import ppo
 from advsurprise.learning.advantage import turn_gae
 from advsurprise.learning.devices import ALONE, Devices
-from advsurprise.learning.fit import fit, named
+from advsurprise.learning.fit import MaskedRows, Rows, StaticRows, fit, named
 from advsurprise.learning.interaction import Agent, role_schedule
 from advsurprise.learning.measures import rollout_metrics
 from advsurprise.methods.base import AbstractMethod
-from advsurprise.types import Rollout, Score
+from advsurprise.types import OVER_TIME, Rollout, Score
 
 LONG_EPISODE = 4096
 """Steps over which a role's share is counted where episodes have no fixed length."""
+
+
+class Tail(eqx.Module):
+    """The last steps of a rollout, kept for a method whose rewards are earned later than the step they belong to."""
+
+    rollout: Rollout
+    learned: dict[str, Bool[Array, "L B"]]
+    """For each role, the steps it has learned from."""
 
 
 class Learner(eqx.Module):
@@ -26,120 +36,163 @@ class Learner(eqx.Module):
 
     agent: Agent
     opt_states: dict[str, optax.OptState]
+    tail: Tail | None = None
+    """The end of the last rollout, where the method looks back."""
 
 
-Optimisers = dict[str, optax.GradientTransformation]
-"""One optimiser per role: roles that take turns of different lengths take different numbers of gradient steps."""
-
-
-def make_optimiser(cfg: PPOConfig, method: AbstractMethod, bodies: int, length: int) -> Optimisers:
-    """The optimiser of every role; a schedule counts how many environment steps one gradient step takes."""
-
-    def one(index: int) -> optax.GradientTransformation:
-        samples = round(role_share(method, index) * bodies * length)
-        gradient_steps = cfg.epochs * max(1, samples // cfg.minibatch_of(samples))
-        return ppo.optimiser(cfg, steps_per_gradient_step=bodies * length / gradient_steps)
-
-    return {role: one(index) for index, role in enumerate(method.roles) if method.trains}
-
-
-def make_learner(agent: Agent, optimiser: Optimisers) -> Learner:
+def make_learner(agent: Agent, cfg: PPOConfig, *, tail: Tail | None = None) -> Learner:
     """A learner at the beginning."""
-    return Learner(agent, {role: optimiser[role].init(agent.policies[role]) for role in optimiser})
+    optimiser, roles = ppo.optimiser(cfg), agent.method.roles if agent.method.trains else ()
+    return Learner(agent, {role: optimiser.init(agent.policies[role]) for role in roles}, tail)
 
 
 def learn(
     learner: Learner,
     rollout: Rollout,
     cfg: PPOConfig,
-    optimiser: Optimisers,
     *,
+    rate: Float[Array, ""] | None = None,
     devices: Devices = ALONE,
     key: PRNGKeyArray,
 ) -> tuple[Learner, dict[str, Array]]:
-    """Scores the rollout, estimates advantages, improves each role, and lets the method train its own networks."""
-    agent = learner.agent
-    method = agent.method
+    """Scores the rollout, estimates advantages, improves each role, and lets the method train its own networks.
+
+    `rate` is a factor on the policies' learning rate (`ppo.rate_factor`).
+    """
+    agent, method = learner.agent, learner.agent.method
     method_key, *role_keys = jax.random.split(key, 1 + len(method.roles))
-    learnt, scores = method.score(agent.learnt, rollout)
-    fit_tasks, metrics = method.fit_tasks(learnt, rollout, key=method_key), {}
+    window = rollout if learner.tail is None else joined(learner.tail.rollout, rollout)
+    learnt, scores = method.score(agent.learnt, window)
+    tasks, metrics, learned = method.fit_tasks(learnt, rollout, key=method_key), {}, {}
     for index, (role, role_key) in enumerate(zip(method.roles, role_keys, strict=True)):
-        if role not in optimiser:
+        if role not in learner.opt_states:
             continue
-        batch, rows, seen = role_batch(rollout, scores[role], index, method, lam=cfg.gae_lambda)
-        fit_tasks[role] = ppo.fit_task(
-            agent.policies[role],
-            learner.opt_states[role],
-            batch,
-            cfg,
-            optimiser[role],
-            rows=rows,
-            share=role_share(method, index),
-            key=role_key,
+        done = None if learner.tail is None else learner.tail.learned[role]
+        batch, rows, usable = role_batch(window, scores[role], index, method, learned=done, lam=cfg.gae_lambda)
+        tasks[role] = ppo.fit_task(
+            agent.policies[role], learner.opt_states[role], batch, cfg, rows=rows, rate=rate, key=role_key
         )
-        metrics |= {f"{role}/{name}": value for name, value in seen.items()}
-    fitted = fit(fit_tasks, devices=devices)
-    policies = agent.policies | {role: fitted[role][0] for role in optimiser}
-    opt_states = {role: fitted[role][1] for role in optimiser}
-    learnt, found = method.learn(learnt, rollout, fitted)
-    metrics |= named(fitted)
-    metrics |= found | rollout_metrics(rollout, method)
-    return Learner(Agent(method, policies, learnt), opt_states), metrics
+        metrics |= {f"{role}/{name}": value for name, value in role_metrics(batch, scores[role], rows).items()}
+        learned[role] = usable
+    fitted = fit(tasks, devices=devices)
+    policies = agent.policies | {role: fitted[role][0] for role in learner.opt_states}
+    opt_states = {role: fitted[role][1] for role in learner.opt_states}
+    learnt, method_metrics = method.learn(learnt, rollout, fitted)
+    metrics |= named(fitted) | method_metrics | rollout_metrics(rollout, method)
+    tail = None if learner.tail is None else next_tail(window, learned)
+    return Learner(Agent(method, policies, learnt), opt_states, tail), metrics
+
+
+def blank_tail(rollout: Rollout) -> Tail:
+    """The tail before the first rollout, of steps that no role took; `rollout` has its shapes."""
+    blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), rollout)
+    blank = eqx.tree_at(lambda rollout: rollout.decision.role, blank, replace_fn=lambda role: role - 1)
+    blank = dataclasses.replace(blank, terminated=jnp.ones_like(blank.terminated))
+    learned = {role: jnp.ones_like(blank.terminated) for role in blank.last_value}
+    return Tail(blank, learned)
+
+
+def joined(tail: Rollout, rollout: Rollout) -> Rollout:
+    """A rollout with the end of the one before it in front."""
+    parts = ({name: getattr(each, name) for name in OVER_TIME} for each in (tail, rollout))
+    both = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), *parts)
+    return dataclasses.replace(rollout, **both, info={}, old=tail.reward.shape[0])
+
+
+def next_tail(window: Rollout, learned: dict[str, Bool[Array, "T B"]]) -> Tail:
+    """The end of a window, as long as the tail at its beginning was."""
+    steps = {name: getattr(window, name) for name in OVER_TIME}
+    steps, learned = jax.tree.map(lambda leaf: leaf[-window.old :], (steps, learned))
+    return Tail(dataclasses.replace(window, **steps, old=0), learned)
 
 
 def role_batch(
-    rollout: Rollout, score: Score, index: int, method: AbstractMethod, *, lam: float
-) -> tuple[ppo.Batch, Int[np.ndarray, " M"] | Bool[Array, " N"], dict[str, Array]]:
-    """The flattened rollout with a role's advantages and targets, which rows of it are its own, and what is worth
-    logging of them."""
+    window: Rollout,
+    score: Score,
+    index: int,
+    method: AbstractMethod,
+    *,
+    learned: Bool[Array, "L B"] | None = None,
+    lam: float,
+) -> tuple[ppo.Batch, Rows, Bool[Array, "T B"]]:
+    """The flattened window with a role's advantages and targets, which rows are to be learned from, and all steps that
+    the role has learned from then; `learned` says of which steps of the window's old part it has before."""
     role = method.roles[index]
-    active = rollout.decision.role == index
+    length, bodies = window.reward.shape
+    schedule = role_schedule(method, length) if learned is None else None
+    usable, last_value = window.decision.role == index, window.last_value[role]
+    if schedule is None:
+        usable, last_value = usable_steps(window, score, index, last_value)
     streams = jax.vmap(
-        lambda r, v, final, g, cut, last: turn_gae(r, v, final, g, cut, active, last, lam=lam),
+        lambda r, v, final, g, cut, last: turn_gae(r, v, final, g, cut, usable, last, lam=lam),
         in_axes=-1,
         out_axes=-1,
-    )(
-        score.reward,
-        rollout.decision.value,
-        rollout.final_value[role],
-        score.discount,
-        score.cut,
-        rollout.last_value[role],
-    )
+    )(score.reward, window.decision.value, window.final_value[role], score.discount, score.cut, last_value)
     weights = jnp.asarray(list(method.streams.values()))
     advantage = streams @ weights + score.bonus
-    target = rollout.decision.value + streams + score.target_shift
-    decision = rollout.decision
+    target = window.decision.value + streams + score.target_shift
+    decision = window.decision
     samples = (decision.view, decision.action, decision.log_prob, decision.value, advantage, target)
     # The size in words, not -1: a leaf without features has size 0.
-    number = active.size
-    batch = ppo.Batch(*jax.tree.map(lambda leaf: leaf.reshape(number, *leaf.shape[2:]), samples))
-    mine = active.astype(jnp.float32).reshape(-1)
-    seen = {
-        "reward": ppo.weighted_mean(score.reward.sum(-1).reshape(-1), mine),
-        "steps": mine.sum(),
-        "value": ppo.weighted_mean(batch.value.sum(-1), mine),
-        "explained_variance": explained_variance(batch.value.sum(-1), batch.target.sum(-1), mine),
-    }
-    return batch, role_rows(active, index, method), seen
+    batch = ppo.Batch(*jax.tree.map(lambda leaf: leaf.reshape(usable.size, *leaf.shape[2:]), samples))
+    if schedule is not None:
+        return batch, scheduled_rows(schedule == index, bodies), usable
+    fresh = usable
+    if learned is not None:
+        fresh = usable.at[: window.old].set(usable[: window.old] & ~learned)
+    share = role_share(method, index) * (length - window.old) / length
+    return batch, MaskedRows(fresh.reshape(-1), share), usable
 
 
-def role_rows(
-    active: Bool[Array, "T B"], index: int, method: AbstractMethod
-) -> Int[np.ndarray, " M"] | Bool[Array, " N"]:
-    """The steps a role took, as rows of the flattened rollout: their numbers where turns are known beforehand, else a
-    mask."""
-    length, bodies = active.shape
-    schedule = role_schedule(method, length)
-    if schedule is None:
-        return active.reshape(-1)
-    return np.flatnonzero(np.repeat(schedule == index, bodies))
+def usable_steps(
+    rollout: Rollout, score: Score, index: int, last_value: Float[Array, "B V"]
+) -> tuple[Bool[Array, "T B"], Float[Array, "B V"]]:
+    """Steps of a role that can be learned from, and its value after the last of them.
+
+    The reward of such a step is settled, and what its value bootstraps from is a view the role itself acts on: its next
+    own step is in the rollout, or it moves next, or its stream ends first. Otherwise a role would bootstrap from its
+    value of views that it is never trained on. Steps that are not usable come after all others of the role, so its
+    stream is taken to end before the first of them.
+    """
+    acted = rollout.decision.role == index
+    ends = from_here_on(jnp.all(score.cut, axis=-1))
+    acts_later = from_here_on(jnp.concatenate([acted[1:], (rollout.next_role == index)[None]]))
+    usable = acted & (ends | acts_later)
+    if score.settled is not None:
+        usable = usable & score.settled
+    waiting = acted & ~usable
+    first = jnp.argmax(waiting, axis=0)[None, :, None]
+    value = jnp.take_along_axis(rollout.decision.value, first, axis=0)[0]
+    return usable, jnp.where(jnp.any(waiting, axis=0)[:, None], value, last_value)
+
+
+def from_here_on(holds: Bool[Array, "T B"]) -> Bool[Array, "T B"]:
+    """Whether something holds on this step or on a later one."""
+    return jax.lax.cummax(holds.astype(jnp.int32), axis=0, reverse=True) > 0
+
+
+def scheduled_rows(acts: Bool[np.ndarray, " T"], bodies: int) -> StaticRows:
+    """Rows of the flattened rollout on which a role acts, where that is known beforehand."""
+    total = len(acts) * bodies
+    return StaticRows(total) if acts.all() else StaticRows(total, np.flatnonzero(np.repeat(acts, bodies)))
 
 
 def role_share(method: AbstractMethod, index: int) -> float:
     """Share of the steps that a role takes; without a schedule, as if all roles took as many."""
     roles = method.schedule(np.arange(method.spec.max_steps or LONG_EPISODE, dtype=np.int32))
     return 1 / len(method.roles) if roles is None else float(np.mean(roles == index))
+
+
+def role_metrics(batch: ppo.Batch, score: Score, rows: Rows) -> dict[str, Array]:
+    """What is logged of a role's samples, before it learns from them."""
+    mine = rows.weights()
+    reward = score.reward.sum(-1).reshape(-1)
+    return {
+        "reward": ppo.weighted_mean(reward, mine),
+        "steps": mine.sum(),
+        "value": ppo.weighted_mean(batch.value.sum(-1), mine),
+        "explained_variance": explained_variance(batch.value.sum(-1), batch.target.sum(-1), mine),
+    }
 
 
 def explained_variance(

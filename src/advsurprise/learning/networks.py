@@ -209,6 +209,7 @@ class ActorCritic(eqx.Module):
         features: int,
         action_bias: tuple[float, ...],
         streams: int,
+        critic_scale: float = 1.0,
         key: PRNGKeyArray,
     ):
         torso_key, hidden_key, actor_key, critic_key = jax.random.split(key, 4)
@@ -218,7 +219,7 @@ class ActorCritic(eqx.Module):
         # An action of negligible weight never gets a gradient, so it stays out for good.
         actor = Dense(64, len(action_bias), scale=0.01, key=actor_key)
         self.actor = eqx.tree_at(lambda dense: dense.bias, actor, jnp.asarray(action_bias, jnp.float32))
-        self.critic = Dense(64, streams, scale=1.0, key=critic_key)
+        self.critic = Dense(64, streams, scale=critic_scale, key=critic_key)
 
     def __call__(self, view: View) -> tuple[Float[Array, "*n actions"], Float[Array, "*n streams"]]:
         x = jnp.concatenate([self.torso(view), view.time[..., None]], axis=-1)

@@ -3,12 +3,11 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from advsurprise.config import PPOConfig
-from advsurprise.learning.fit import FitTask
+from advsurprise.learning.fit import FitTask, Rows, StaticRows
 from advsurprise.learning.networks import ActorCritic
 from advsurprise.types import View
 
@@ -27,12 +26,15 @@ class Batch(eqx.Module):
     """What the value should have been."""
 
 
-def optimiser(cfg: PPOConfig, *, steps_per_gradient_step: float = 0.0) -> optax.GradientTransformation:
-    """Adam behind a limit on the gradient's norm; with `lr_end_steps` the rate falls linearly in environment steps."""
-    rate: optax.ScalarOrSchedule = cfg.lr
-    if cfg.lr_end_steps:
-        rate = optax.linear_schedule(cfg.lr, 0.0, max(1, round(cfg.lr_end_steps / steps_per_gradient_step)))
-    return optax.chain(optax.clip_by_global_norm(cfg.max_grad_norm), optax.adam(rate, eps=cfg.adam_eps))
+def optimiser(cfg: PPOConfig) -> optax.GradientTransformation:
+    """Adam behind a limit on the gradient's norm."""
+    return optax.chain(optax.clip_by_global_norm(cfg.max_grad_norm), optax.adam(cfg.lr, eps=cfg.adam_eps))
+
+
+def rate_factor(cfg: PPOConfig, steps: Float[Array, ""]) -> Float[Array, ""] | None:
+    """max(0, 1 − steps / lr_end_steps): factor on the learning rate after so many environment steps, the same for all
+    roles; None if the rate is constant."""
+    return jnp.maximum(0.0, 1.0 - steps / cfg.lr_end_steps) if cfg.lr_end_steps else None
 
 
 def policy_loss(
@@ -73,7 +75,7 @@ def weighted_mean(x: Float[Array, " N"], weight: Float[Array, " N"]) -> Float[Ar
 def loss(
     policy: ActorCritic, batch: Batch, weight: Float[Array, " N"], cfg: PPOConfig
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
-    """Policy loss + c_v · value loss − c_e · entropy, and what is worth logging of it; weight 0 is padding."""
+    """Policy loss + c_v · value loss − c_e · entropy, and metrics; weight 0 is padding."""
     logits, value = policy(batch.view)
     log_probs = jax.nn.log_softmax(logits)
     log_prob = jnp.take_along_axis(log_probs, batch.action[:, None], axis=1)[:, 0]
@@ -101,19 +103,16 @@ def fit_task(
     opt_state: optax.OptState,
     batch: Batch,
     cfg: PPOConfig,
-    optimiser: optax.GradientTransformation,
     *,
-    rows: Int[np.ndarray, " M"] | Bool[Array, " N"] | None = None,
-    share: float = 1.0,
+    rows: Rows | None = None,
+    rate: Float[Array, ""] | None = None,
     key: PRNGKeyArray,
 ) -> FitTask[ActorCritic]:
-    """The improvement of one policy on its samples in a batch: those of `rows`, known beforehand or a mask; all if left
-    out. With a mask, `share` is about how much of the batch it covers.
+    """How to improve one policy on its samples in a batch: those of `rows`, or all.
 
     Samples are gathered minibatch by minibatch, so roles that share a batch copy nothing.
     """
-    mine = np.arange(batch.action.shape[0]) if rows is None else rows
-    samples = mine.size if isinstance(mine, np.ndarray) else round(share * mine.size)
+    rows = StaticRows(batch.action.shape[0]) if rows is None else rows
 
     def minibatch_loss(policy: ActorCritic, chosen: Int[Array, " M"], weight: Float[Array, " M"]):
         return loss(policy, jax.tree.map(lambda leaf: leaf[chosen], batch), weight, cfg)
@@ -122,9 +121,10 @@ def fit_task(
         params=policy,
         opt_state=opt_state,
         loss=minibatch_loss,
-        optimiser=optimiser,
-        mine=mine,
+        optimiser=optimiser(cfg),
+        rows=rows,
         epochs=cfg.epochs,
-        minibatch=cfg.minibatch_of(samples),
+        minibatch=cfg.minibatch_of(rows.expected),
+        rate=rate,
         key=key,
     )

@@ -4,25 +4,26 @@ With θ the density model fitted on what was seen so far in the episode, Control
 last part of its turns and Explore minus the sum of what Control is paid in the turn that follows its own.
 """
 
+import dataclasses
 from decimal import Decimal
 from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from advsurprise import tree
 from advsurprise.errors import check
+from advsurprise.learning.density import AbstractDensity
 from advsurprise.learning.fit import FitResult
 from advsurprise.learning.stats import RunningMoments, scale, update_moments
 from advsurprise.methods.base import (
     SCORED_SURPRISE,
-    AbstractBystander,
-    AbstractFitted,
-    AbstractUnprimed,
-    Fitted,
+    AbstractMethod,
+    DensityMemory,
     Times,
+    density_for,
     ended,
     first_frames,
     mean_where,
@@ -35,7 +36,7 @@ EXPLORE, CONTROL = 0, 1
 
 
 class Signal(eqx.Module):
-    """What is noted at each step."""
+    """What is recorded at each step."""
 
     log_prob: Float[Array, "..."]
     """log p_θ(o_{t+1}) on scored steps, 0 on others."""
@@ -47,9 +48,7 @@ class Signal(eqx.Module):
     """−log p_θ(o_{t+1}) on every step, for the record."""
 
 
-class AdversarialSurprise(
-    AbstractFitted, AbstractUnprimed[RunningMoments, Fitted], AbstractBystander[RunningMoments, Fitted]
-):
+class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     """Explore and Control take turns for one body: Explore seeks surprise, Control avoids it."""
 
     spec: EnvSpec = eqx.field(static=True)
@@ -72,56 +71,45 @@ class AdversarialSurprise(
     """Discount of both roles."""
 
     def __check_init__(self):
+        firsts, scopes = ("auto", "explore", "control"), ("episode", "round", "lifetime")
+        fits = ("scored", "control", "all")
         rules = [
             (min(self.k_explore, self.k_control) >= 1, "k_explore and k_control must be at least 1"),
             (0 <= self.quiet < 1, f"quiet must be at least 0 and below 1, not {self.quiet}"),
             (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
             (0 <= self.gamma < 1, f"gamma must be at least 0 and below 1, not {self.gamma}"),
-            (
-                self.first in ("auto", "explore", "control"),
-                f"first must be auto, explore or control, not {self.first!r}",
-            ),
-            (
-                self.scope in ("episode", "round", "lifetime"),
-                f"scope must be episode, round or lifetime, not {self.scope!r}",
-            ),
-            (
-                self.fit_on in ("scored", "control", "all"),
-                f"fit_on must be scored, control or all, not {self.fit_on!r}",
-            ),
+            (self.first in firsts, f"first must be auto, explore or control, not {self.first!r}"),
+            (self.scope in scopes, f"scope must be episode, round or lifetime, not {self.scope!r}"),
+            (self.fit_on in fits, f"fit_on must be scored, control or all, not {self.fit_on!r}"),
         ]
         check(rules, subject="adversarial-surprise")
-        reached = not 0 < self.spec.max_steps < self._least_steps
+        long_enough = not 0 < self.spec.max_steps < self._least_steps
         sentence = (
             f"episodes of {self.spec.max_steps} steps end before both roles have acted and a step is scored; that "
             f"takes {self._least_steps}: make k_explore, k_control or quiet smaller"
         )
-        check([(reached, sentence)], subject="adversarial-surprise")
+        check([(long_enough, sentence)], subject="adversarial-surprise")
 
     @property
     def roles(self) -> tuple[str, ...]:
         return ("explore", "control")
 
-    @property
-    def round_length(self) -> int:
-        """Steps of one turn each."""
-        return self.k_explore + self.k_control
+    def init(self, *, bodies: int, key: PRNGKeyArray) -> RunningMoments:
+        """Moments of the discounted return of Control's raw reward: the scale of both rewards."""
+        return RunningMoments.start()
 
-    def schedule(self, time: Times) -> Times:
-        place = time % self.round_length
-        controls = place < self.k_control if self._control_begins else place >= self.k_explore
-        return controls.astype("int32")
-
-    def start(self, timestep: TimeStep, before: Fitted | None = None) -> Fitted:
+    def start(self, timestep: TimeStep, before: DensityMemory | None = None) -> DensityMemory:
+        """θ is emptied with the episode, unless its scope is a lifetime."""
         stats = self.density.init(self.spec.observation_shape)
         if self.scope == "lifetime" and before is not None:
             stats = before.stats
-        return Fitted(first_frames(timestep.obs, self.stack), stats, jnp.int32(0), jnp.float32(0))
+        return DensityMemory(first_frames(timestep.obs, self.stack), stats, jnp.int32(0), jnp.float32(0))
 
-    def turn(self, memory: Fitted) -> Int[Array, ""]:
+    def turn(self, memory: DensityMemory) -> Int[Array, ""]:
         return self.schedule(memory.time)
 
-    def see(self, memory: Fitted) -> View:
+    def see(self, memory: DensityMemory) -> View:
+        """The last observations, θ, and the time: in the episode where its length is fixed, else in the round."""
         if self.spec.max_steps:
             time = memory.time.astype(jnp.float32) / self.spec.max_steps
         else:
@@ -129,30 +117,46 @@ class AdversarialSurprise(
         return View(memory.frames, self.density.features(memory.stats), time)
 
     def advance(
-        self, learnt: RunningMoments, memory: Fitted, action: Int[Array, ""], timestep: TimeStep
-    ) -> tuple[Fitted, Signal]:
-        seen = timestep.final_obs
+        self, learnt: RunningMoments, memory: DensityMemory, action: Int[Array, ""], timestep: TimeStep
+    ) -> tuple[DensityMemory, Signal]:
+        """Scores the new observation on the last part of a Control turn, then adds it to θ."""
+        obs = timestep.final_obs
         is_control = self.schedule(memory.time) == CONTROL
-        scored = is_control & (self._place_in_turn(memory.time) >= self._quiet_steps)
-        # Score first, then add.
-        found = self.density.log_prob(memory.stats, seen)
-        log_prob = jnp.where(scored, found, 0.0)
+        scored = is_control & (self._step_of_control_turn(memory.time) >= self._quiet_steps)
+        log_prob = self.density.log_prob(memory.stats, obs)
         enters = {"scored": scored, "control": is_control, "all": jnp.bool_(True)}[self.fit_on]
-        stats = tree.select(enters, self.density.update(memory.stats, seen), memory.stats)
+        stats = tree.select(enters, self.density.update(memory.stats, obs), memory.stats)
         time = memory.time + 1
         if self.scope == "round":
             emptied = self.density.init(self.spec.observation_shape)
             stats = tree.select(time % self.round_length == 0, emptied, stats)
-        discounted = self.gamma * memory.discounted + log_prob
-        return Fitted(push(memory.frames, seen), stats, time, discounted), Signal(log_prob, scored, discounted, -found)
+        reward = jnp.where(scored, log_prob, 0.0)
+        discounted = self.gamma * memory.discounted + reward
+        memory = DensityMemory(push(memory.frames, obs), stats, time, discounted)
+        return memory, Signal(reward, scored, discounted, -log_prob)
 
     def score(self, learnt: RunningMoments, rollout: Rollout) -> tuple[RunningMoments, dict[str, Score]]:
+        """Control is paid log p_θ, Explore minus the sum of the Control turn that follows, both on one scale."""
         signal: Signal = rollout.signal
-        learnt = update_moments(learnt, signal.discounted.reshape(-1))
-        reward = signal.log_prob * scale(learnt)
-        explore = explore_reward(reward, rollout.decision.role == CONTROL, ended(rollout))
-        rewards = {"explore": explore, "control": reward}
-        return learnt, {role: plain_score(rollout, rewards[role], self.gamma) for role in self.roles}
+        learnt = update_moments(learnt, signal.discounted[rollout.old :].reshape(-1))
+        control = signal.log_prob * scale(learnt)
+        explore = explore_reward(control, rollout.decision.role == CONTROL, ended(rollout))
+        settled = explore_settled(rollout.decision.role, rollout.next_role, ended(rollout))
+        return learnt, {
+            "explore": dataclasses.replace(plain_score(rollout, explore, self.gamma), settled=settled),
+            "control": plain_score(rollout, control, self.gamma),
+        }
+
+    def schedule(self, time: Times) -> Times:
+        step = time % self.round_length
+        controls = step < self.k_control if self._control_begins else step >= self.k_explore
+        return controls.astype("int32")
+
+    def lookback(self, length: int) -> int:
+        """A round, unless rollouts are whole episodes: Explore's pay is known when the Control turn after its own is
+        over."""
+        whole = self.spec.max_steps and length % self.spec.max_steps == 0
+        return 0 if whole else self.round_length
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -165,12 +169,21 @@ class AdversarialSurprise(
     def learn(
         self, learnt: RunningMoments, rollout: Rollout, fitted: dict[str, FitResult]
     ) -> tuple[RunningMoments, dict[str, Array]]:
-        signal: Signal = rollout.signal
         by_role = {
-            f"{role}/step_surprise": mean_where(rollout.decision.role == index, signal.surprise)
+            f"{role}/step_surprise": mean_where(rollout.decision.role == index, rollout.signal.surprise)
             for index, role in enumerate(self.roles)
         }
         return learnt, {"reward_scale": scale(learnt), **by_role}
+
+    @property
+    def density(self) -> AbstractDensity:
+        """The model p_θ of single observations."""
+        return density_for(self.spec)
+
+    @property
+    def round_length(self) -> int:
+        """Steps of one turn each."""
+        return self.k_explore + self.k_control
 
     @property
     def _control_begins(self) -> bool:
@@ -186,7 +199,7 @@ class AdversarialSurprise(
         """The shortest episode in which both roles act and some step is scored."""
         return 1 + (self.k_control if self._control_begins else self.k_explore + self._quiet_steps)
 
-    def _place_in_turn(self, time: Int[Array, ""]) -> Int[Array, ""]:
+    def _step_of_control_turn(self, time: Int[Array, ""]) -> Int[Array, ""]:
         """Steps since Control's turn began, on steps of Control."""
         begins = 0 if self._control_begins else self.k_explore
         return time % self.round_length - begins
@@ -197,8 +210,8 @@ def explore_reward(
 ) -> Float[Array, "T B"]:
     """Minus the sum of Control's reward in the turn that follows, on the last step of each Explore turn; 0 elsewhere.
 
-    An episode that ends within Explore's turn pays it nothing; a Control turn that the rollout's end cuts in two pays
-    what it earned so far.
+    An episode that ends within Explore's turn pays it nothing; a Control turn that the rollout's end cuts in two has
+    paid what it earned so far, and `explore_settled` says so.
     """
 
     def back(owed, step):
@@ -208,6 +221,15 @@ def explore_reward(
         return jnp.where(controls, owed + r, 0.0), paid
 
     return jax.lax.scan(back, jnp.zeros(reward.shape[1]), (reward, is_control, over), reverse=True, unroll=8)[1]
+
+
+def explore_settled(
+    role: Int[Array, "T B"], next_role: Int[Array, " B"], over: Bool[Array, "T B"]
+) -> Bool[Array, "T B"]:
+    """Steps whose Explore reward no later step can change: the Control turn that follows is over, or the episode."""
+    following = jnp.concatenate([role[1:], next_role[None]])
+    closes = over | ((role == CONTROL) & (following == EXPLORE))
+    return jax.lax.cummax(closes.astype(jnp.int32), axis=0, reverse=True) > 0
 
 
 METHOD = AdversarialSurprise

@@ -15,17 +15,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from advsurprise.errors import check
 from advsurprise.learning.advantage import turn_gae
-from advsurprise.learning.fit import FitResult, FitTask
+from advsurprise.learning.fit import FitResult, FitTask, StaticRows
 from advsurprise.learning.networks import Dense, blank_view, make_torso
-from advsurprise.methods.base import (
-    AbstractSolo,
-    AbstractUnprimed,
-    Clock,
-    first_clock,
-    plain_score,
-    plain_view,
-    tick,
-)
+from advsurprise.methods.base import AbstractMethod, Clock, first_clock, plain_score, plain_view, tick
 from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
 
 ADAM_EPS = 1e-5
@@ -54,8 +46,8 @@ class Adversary(eqx.Module):
         self.head = Dense(sizes[-1], spec.num_actions, scale=0.01, key=head_key)
 
     def __call__(self, view: View) -> Float[Array, "*n actions"]:
-        seen = self.torso(view)  # pyright: ignore[reportCallIssue]
-        x = jnp.concatenate([seen, view.time[..., None]], axis=-1)
+        features = self.torso(view)  # pyright: ignore[reportCallIssue]
+        x = jnp.concatenate([features, view.time[..., None]], axis=-1)
         for layer in self.layers:
             x = jax.nn.tanh(layer(x))
         return self.head(x)
@@ -82,13 +74,13 @@ class Memory(eqx.Module):
 
 
 class Signal(eqx.Module):
-    """What is noted at each step."""
+    """What is recorded at each step."""
 
     first: Bool[Array, "..."]
     """Whether it is the first action in its cell, this episode; never if cells are not counted."""
 
 
-class AGAC(AbstractUnprimed[Learnt, Memory], AbstractSolo[Learnt, Memory]):
+class AGAC(AbstractMethod[Learnt, Memory]):
     """Adversarially Guided Actor-Critic: seeks to act otherwise than an adversary that imitates it expects."""
 
     spec: EnvSpec = eqx.field(static=True)
@@ -141,16 +133,13 @@ class AGAC(AbstractUnprimed[Learnt, Memory], AbstractSolo[Learnt, Memory]):
         check(rules, subject="agac")
 
     @property
-    def streams(self) -> dict[str, float]:
-        return {"task": 1.0}
+    def roles(self) -> tuple[str, ...]:
+        return ("agent",)
 
     @property
-    def frames(self) -> int:
-        return self.stack
-
-    @property
-    def num_features(self) -> int:
-        return 0
+    def critic_scale(self) -> float:
+        """The critic begins at 0: an untrained one's noise (about 0.1) would drown the bonus (about 1e-4)."""
+        return 0.0
 
     def init(self, *, bodies: int, key: PRNGKeyArray) -> Learnt:
         adversary = Adversary(self.spec, frames=self.stack, widths=self.widths, key=key)
@@ -160,6 +149,9 @@ class AGAC(AbstractUnprimed[Learnt, Memory], AbstractSolo[Learnt, Memory]):
     def start(self, timestep: TimeStep, before: Memory | None = None) -> Memory:
         size = self.spec.places[:2] if self.counts else (0, 0)
         return Memory(first_clock(timestep, self.stack), self._cell(timestep.place), jnp.zeros(size, bool))
+
+    def turn(self, memory: Memory) -> Int[Array, ""]:
+        return jnp.int32(0)
 
     def see(self, memory: Memory) -> View:
         return plain_view(self.spec, memory.clock)
@@ -205,7 +197,7 @@ class AGAC(AbstractUnprimed[Learnt, Memory], AbstractSolo[Learnt, Memory]):
             opt_state=learnt.opt_state,
             loss=loss,
             optimiser=self._optimiser,
-            mine=number,
+            rows=StaticRows(number),
             epochs=self.epochs,
             minibatch=max(1, number // self.minibatches),
             key=key,
@@ -214,10 +206,10 @@ class AGAC(AbstractUnprimed[Learnt, Memory], AbstractSolo[Learnt, Memory]):
 
     def learn(self, learnt: Learnt, rollout: Rollout, fitted: dict[str, FitResult]) -> tuple[Learnt, dict[str, Array]]:
         # As in `score`: where both are compiled together the adversary still runs once.
-        seen = compared(rollout, self.expected(learnt, rollout)) | {"c": self.coefficient(learnt)}
+        metrics = compared(rollout, self.expected(learnt, rollout)) | {"c": self.coefficient(learnt)}
         adversary, opt_state, _ = fitted["adversary"]
         steps = jnp.minimum(learnt.steps + rollout.reward.size, self.anneal_steps)
-        return Learnt(adversary, opt_state, steps), {f"adversary/{name}": value for name, value in seen.items()}
+        return Learnt(adversary, opt_state, steps), {f"adversary/{name}": value for name, value in metrics.items()}
 
     def expected(self, learnt: Learnt, rollout: Rollout) -> Float[Array, "T B A"]:
         """The adversary's logits at every step. It has not changed since the rollout was collected."""

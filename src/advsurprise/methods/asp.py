@@ -10,16 +10,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from advsurprise.errors import check
 from advsurprise.learning.fit import FitResult
 from advsurprise.methods.base import (
     NEVER,
-    AbstractPoliciesOnly,
-    AbstractUnprimed,
-    Nothing,
-    Times,
+    AbstractMethod,
+    Empty,
     ended,
     final_score,
     first_frames,
@@ -51,7 +49,7 @@ class Memory(eqx.Module):
 
 
 class Signal(eqx.Module):
-    """What is noted at each step."""
+    """What is recorded at each step."""
 
     time: Int[Array, "..."]
     """Steps taken in the game, this one included."""
@@ -72,7 +70,7 @@ MEASURES = (
 """How games went, on their last steps."""
 
 
-class ASP(AbstractPoliciesOnly[Nothing, Memory], AbstractUnprimed[Nothing, Memory]):
+class ASP(AbstractMethod[Empty, Memory]):
     """Asymmetric self-play: Alice does something and stops, Bob is paid to do the same faster, Alice if he is slow."""
 
     spec: EnvSpec = eqx.field(static=True)
@@ -123,18 +121,6 @@ class ASP(AbstractPoliciesOnly[Nothing, Memory], AbstractUnprimed[Nothing, Memor
         return ("alice", "bob")
 
     @property
-    def streams(self) -> dict[str, float]:
-        return {"game": 1.0}
-
-    @property
-    def frames(self) -> int:
-        return 1 + self.stack
-
-    @property
-    def num_features(self) -> int:
-        return 0
-
-    @property
     def limit(self) -> int:
         """Steps after which a game is over."""
         return self.clock or self.spec.max_steps or DEFAULT_CLOCK
@@ -156,13 +142,6 @@ class ASP(AbstractPoliciesOnly[Nothing, Memory], AbstractUnprimed[Nothing, Memor
     def env_action(self, memory: Memory, action: Int[Array, ""]) -> Int[Array, ""]:
         return action % self.spec.num_actions
 
-    def schedule(self, time: Times) -> None:
-        """Turns end when Alice says so."""
-        return None
-
-    def init(self, *, bodies: int, key: PRNGKeyArray) -> Nothing:
-        return Nothing()
-
     def start(self, timestep: TimeStep, before: Memory | None = None) -> Memory:
         none, go_on = jnp.int32(0), jnp.int32(CONTINUE)
         place = timestep.place if self.by_place else None
@@ -177,7 +156,7 @@ class ASP(AbstractPoliciesOnly[Nothing, Memory], AbstractUnprimed[Nothing, Memor
         return View(frames, nothing, memory.time.astype(jnp.float32) / self.limit)
 
     def advance(
-        self, learnt: Nothing, memory: Memory, action: Int[Array, ""], timestep: TimeStep
+        self, learnt: Empty, memory: Memory, action: Int[Array, ""], timestep: TimeStep
     ) -> tuple[Memory, Signal]:
         time = memory.time + 1
         is_bob = memory.set_at > 0
@@ -205,11 +184,11 @@ class ASP(AbstractPoliciesOnly[Nothing, Memory], AbstractUnprimed[Nothing, Memor
     def request(self, memory: Memory) -> Int[Array, ""]:
         return memory.request
 
-    def rewound(self, memory: Memory, timestep: TimeStep) -> Memory:
+    def after_rewind(self, memory: Memory, timestep: TimeStep) -> Memory:
         frames = first_frames(timestep.obs, self.stack)
         return Memory(frames, memory.goal, memory.goal_place, memory.time, memory.set_at, jnp.int32(CONTINUE))
 
-    def score(self, learnt: Nothing, rollout: Rollout) -> tuple[Nothing, dict[str, Score]]:
+    def score(self, learnt: Empty, rollout: Rollout) -> tuple[Empty, dict[str, Score]]:
         signal: Signal = rollout.signal
         over = ended(rollout)
         bob = bob_reward(signal, over, clock=self.limit, k=self.reward_scale)
@@ -237,9 +216,7 @@ class ASP(AbstractPoliciesOnly[Nothing, Memory], AbstractUnprimed[Nothing, Memor
             "time_bob": Measured(time - set_at, played),
         }
 
-    def learn(
-        self, learnt: Nothing, rollout: Rollout, fitted: dict[str, FitResult]
-    ) -> tuple[Nothing, dict[str, Array]]:
+    def learn(self, learnt: Empty, rollout: Rollout, fitted: dict[str, FitResult]) -> tuple[Empty, dict[str, Array]]:
         games = 1000 * jnp.mean(ended(rollout).astype(jnp.float32))
         pay = mean_where(rollout.signal.stopped, self._alice_reward(rollout))
         return learnt, {"games_per_1000": games, "alice_pay": pay}

@@ -4,47 +4,36 @@ from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, Int
 
-from advsurprise.learning.fit import FitResult
-from advsurprise.methods.base import (
-    AbstractClocked,
-    AbstractPoliciesOnly,
-    AbstractUnprimed,
-    Clock,
-    Nothing,
-    plain_score,
-    tick,
-)
-from advsurprise.types import EnvSpec, Rollout, Score, TimeStep
+from advsurprise.methods.base import AbstractMethod, Clock, Empty, first_clock, plain_score, plain_view, tick
+from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
 
 
-class Random(AbstractPoliciesOnly[Nothing, Clock], AbstractUnprimed[Nothing, Clock], AbstractClocked[Nothing]):
+class Random(AbstractMethod[Empty, Clock]):
     """Uniform random actions, for calibration: nothing is learnt."""
 
     trains: ClassVar[bool] = False
-    stack: ClassVar[int] = 1
     spec: EnvSpec = eqx.field(static=True)
 
     @property
-    def streams(self) -> dict[str, float]:
-        return {"nothing": 1.0}
+    def roles(self) -> tuple[str, ...]:
+        return ("agent",)
 
-    def init(self, *, bodies: int, key: PRNGKeyArray) -> Nothing:
-        return Nothing()
+    def start(self, timestep: TimeStep, before: Clock | None = None) -> Clock:
+        return first_clock(timestep, 1)
 
-    def advance(
-        self, learnt: Nothing, memory: Clock, action: Int[Array, ""], timestep: TimeStep
-    ) -> tuple[Clock, Nothing]:
-        return tick(memory, timestep), Nothing()
+    def turn(self, memory: Clock) -> Int[Array, ""]:
+        return jnp.int32(0)
 
-    def score(self, learnt: Nothing, rollout: Rollout) -> tuple[Nothing, dict[str, Score]]:
+    def see(self, memory: Clock) -> View:
+        return plain_view(self.spec, memory)
+
+    def advance(self, learnt: Empty, memory: Clock, action: Int[Array, ""], timestep: TimeStep) -> tuple[Clock, Empty]:
+        return tick(memory, timestep), Empty()
+
+    def score(self, learnt: Empty, rollout: Rollout) -> tuple[Empty, dict[str, Score]]:
         return learnt, {"agent": plain_score(rollout, jnp.zeros_like(rollout.reward), 0.0)}
-
-    def learn(
-        self, learnt: Nothing, rollout: Rollout, fitted: dict[str, FitResult]
-    ) -> tuple[Nothing, dict[str, Array]]:
-        return learnt, {}
 
 
 METHOD = Random

@@ -15,10 +15,10 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from advsurprise.errors import check
-from advsurprise.learning.fit import FitResult, FitTask
+from advsurprise.learning.fit import FitResult, FitTask, StaticRows
 from advsurprise.learning.networks import Dense, blank_view, make_torso
 from advsurprise.learning.stats import RunningMoments, discounted_return, scale, update_moments
-from advsurprise.methods.base import AbstractClocked, Clock, one_stream, plain_score, tick
+from advsurprise.methods.base import AbstractMethod, Clock, first_clock, one_stream, plain_score, plain_view, tick
 from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
 
 INPUT_EPS = 1e-6
@@ -72,13 +72,13 @@ class Learnt(eqx.Module):
 
 
 class Signal(eqx.Module):
-    """What is noted at each step."""
+    """What is recorded at each step."""
 
     obs: Shaped[Array, "..."]
     """What the action really led to, as the world gave it."""
 
 
-class RND(AbstractClocked[Learnt]):
+class RND(AbstractMethod[Learnt, Clock]):
     """Random Network Distillation: seeks what its predictor of a fixed random network has not learnt yet."""
 
     spec: EnvSpec = eqx.field(static=True)
@@ -125,6 +125,10 @@ class RND(AbstractClocked[Learnt]):
         check(rules, subject="rnd")
 
     @property
+    def roles(self) -> tuple[str, ...]:
+        return ("agent",)
+
+    @property
     def streams(self) -> dict[str, float]:
         task = {"extrinsic": self.extrinsic} if self.extrinsic else {}
         return {"intrinsic": 1.0, **task}
@@ -152,6 +156,15 @@ class RND(AbstractClocked[Learnt]):
             returns=RunningMoments.start(),
             discounted=jnp.zeros(bodies),
         )
+
+    def start(self, timestep: TimeStep, before: Clock | None = None) -> Clock:
+        return first_clock(timestep, self.stack)
+
+    def turn(self, memory: Clock) -> Int[Array, ""]:
+        return jnp.int32(0)
+
+    def see(self, memory: Clock) -> View:
+        return plain_view(self.spec, memory)
 
     def prime(self, learnt: Learnt, rollout: Rollout) -> Learnt:
         return self.absorb_inputs(learnt, rollout.signal.obs)
@@ -184,7 +197,7 @@ class RND(AbstractClocked[Learnt]):
             opt_state=learnt.opt_state,
             loss=functools.partial(predictor_loss, x=x, aim=learnt.target(x)),
             optimiser=self._optimiser,
-            mine=len(x),
+            rows=StaticRows(len(x)),
             epochs=self.epochs,
             minibatch=max(1, len(x) // self.minibatches),
             kept=min(1.0, self.predictor_bodies / obs.shape[1]),
@@ -197,7 +210,7 @@ class RND(AbstractClocked[Learnt]):
         # As in `score`: where both are compiled together the networks still run once.
         error = self.errors(learnt, obs)
         at_limit = jnp.abs(self.standardised(learnt.inputs, obs)) >= self.clip
-        seen = {
+        metrics = {
             "intrinsic/raw": jnp.mean(error),
             "intrinsic/reward": jnp.mean(error) * scale(learnt.returns),
             "intrinsic/return_std": 1 / scale(learnt.returns),
@@ -205,7 +218,7 @@ class RND(AbstractClocked[Learnt]):
         }
         predictor, opt_state, _ = fitted["predictor"]
         learnt = self.absorb_inputs(learnt, obs)
-        return dataclasses.replace(learnt, predictor=predictor, opt_state=opt_state), seen
+        return dataclasses.replace(learnt, predictor=predictor, opt_state=opt_state), metrics
 
     def entries(self, obs: Shaped[Array, "..."]) -> Float[Array, "..."]:
         """Observations as real numbers, in the shape of `input_spec` after any number of leading axes."""

@@ -8,18 +8,18 @@ from typing import Literal
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from advsurprise import tree
 from advsurprise.errors import check
+from advsurprise.learning.density import AbstractDensity
 from advsurprise.learning.fit import FitResult
 from advsurprise.learning.stats import RunningMoments, scale, update_moments
 from advsurprise.methods.base import (
     SCORED_SURPRISE,
-    AbstractFitted,
-    AbstractSolo,
-    AbstractUnprimed,
-    Fitted,
+    AbstractMethod,
+    DensityMemory,
+    density_for,
     final_score,
     first_frames,
     plain_score,
@@ -29,7 +29,7 @@ from advsurprise.types import EnvSpec, Measure, Measured, Rollout, Score, TimeSt
 
 
 class Signal(eqx.Module):
-    """What is noted at each step."""
+    """What is recorded at each step."""
 
     log_prob: Float[Array, "..."]
     """The raw reward: log p_θ(o_{t+1}), or that of noise where the body died."""
@@ -41,7 +41,7 @@ class Signal(eqx.Module):
     """Whether the model's episode ended on this step."""
 
 
-class Smirl(AbstractFitted, AbstractUnprimed[RunningMoments, Fitted], AbstractSolo[RunningMoments, Fitted]):
+class Smirl(AbstractMethod[RunningMoments, DensityMemory]):
     """Surprise minimisation: one role that is paid for familiar observations, on every step."""
 
     spec: EnvSpec = eqx.field(static=True)
@@ -71,24 +71,39 @@ class Smirl(AbstractFitted, AbstractUnprimed[RunningMoments, Fitted], AbstractSo
         check(rules, subject="smirl")
 
     @property
+    def roles(self) -> tuple[str, ...]:
+        return ("agent",)
+
+    @property
+    def density(self) -> AbstractDensity:
+        """The model p_θ of single observations."""
+        return density_for(self.spec)
+
+    @property
     def length(self) -> int:
         """Steps of the model's episode."""
         return self.spec.max_steps or self.horizon
 
-    def start(self, timestep: TimeStep, before: Fitted | None = None) -> Fitted:
+    def init(self, *, bodies: int, key: PRNGKeyArray) -> RunningMoments:
+        return RunningMoments.start()
+
+    def start(self, timestep: TimeStep, before: DensityMemory | None = None) -> DensityMemory:
         frames = first_frames(timestep.obs, self.stack)
         empty = self.density.init(self.spec.observation_shape)
         if before is None or not self._lives_on:
-            return Fitted(frames, empty, jnp.int32(0), jnp.float32(0))
-        return Fitted(frames, before.stats, before.time, before.discounted)
+            return DensityMemory(frames, empty, jnp.int32(0), jnp.float32(0))
+        return DensityMemory(frames, before.stats, before.time, before.discounted)
 
-    def see(self, memory: Fitted) -> View:
+    def turn(self, memory: DensityMemory) -> Int[Array, ""]:
+        return jnp.int32(0)
+
+    def see(self, memory: DensityMemory) -> View:
         time = memory.time.astype(jnp.float32) / self.length
         return View(memory.frames, self.density.features(memory.stats), time)
 
     def advance(
-        self, learnt: RunningMoments, memory: Fitted, action: Int[Array, ""], timestep: TimeStep
-    ) -> tuple[Fitted, Signal]:
+        self, learnt: RunningMoments, memory: DensityMemory, action: Int[Array, ""], timestep: TimeStep
+    ) -> tuple[DensityMemory, Signal]:
         seen, stats = timestep.final_obs, memory.stats
         # Score first, then add.
         log_prob = self.density.log_prob(stats, seen)
@@ -100,7 +115,7 @@ class Smirl(AbstractFitted, AbstractUnprimed[RunningMoments, Fitted], AbstractSo
         over = timestep.terminated | timestep.truncated
         over = memory.time + 1 >= self.length if self._lives_on else over
         signal = Signal(log_prob, jnp.bool_(True), discounted, over)
-        after = Fitted(push(memory.frames, seen), stats, memory.time + 1, discounted)
+        after = DensityMemory(push(memory.frames, seen), stats, memory.time + 1, discounted)
         return (self._emptied(after, over), signal) if self._lives_on else (after, signal)
 
     def score(self, learnt: RunningMoments, rollout: Rollout) -> tuple[RunningMoments, dict[str, Score]]:
@@ -132,9 +147,9 @@ class Smirl(AbstractFitted, AbstractUnprimed[RunningMoments, Fitted], AbstractSo
     def _lives_on(self) -> bool:
         return not self.spec.max_steps and self.death == "noise"
 
-    def _emptied(self, memory: Fitted, over: Bool[Array, ""]) -> Fitted:
+    def _emptied(self, memory: DensityMemory, over: Bool[Array, ""]) -> DensityMemory:
         empty = self.density.init(self.spec.observation_shape)
-        fresh = Fitted(memory.frames, empty, jnp.int32(0), jnp.float32(0))
+        fresh = DensityMemory(memory.frames, empty, jnp.int32(0), jnp.float32(0))
         return tree.select(over, fresh, memory)
 
 

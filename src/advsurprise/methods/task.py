@@ -1,23 +1,15 @@
 """PPO on the world's own reward: one role, no surprise. It calibrates the learner where the answer is known."""
 
 import equinox as eqx
-from jaxtyping import Array, Int, PRNGKeyArray
+import jax.numpy as jnp
+from jaxtyping import Array, Int
 
 from advsurprise.errors import check
-from advsurprise.learning.fit import FitResult
-from advsurprise.methods.base import (
-    AbstractClocked,
-    AbstractPoliciesOnly,
-    AbstractUnprimed,
-    Clock,
-    Nothing,
-    plain_score,
-    tick,
-)
-from advsurprise.types import EnvSpec, Rollout, Score, TimeStep
+from advsurprise.methods.base import AbstractMethod, Clock, Empty, first_clock, plain_score, plain_view, tick
+from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
 
 
-class Task(AbstractPoliciesOnly[Nothing, Clock], AbstractUnprimed[Nothing, Clock], AbstractClocked[Nothing]):
+class Task(AbstractMethod[Empty, Clock]):
     """PPO on the environment's own reward, for calibration."""
 
     spec: EnvSpec = eqx.field(static=True)
@@ -34,24 +26,23 @@ class Task(AbstractPoliciesOnly[Nothing, Clock], AbstractUnprimed[Nothing, Clock
         check(rules, subject="task")
 
     @property
-    def streams(self) -> dict[str, float]:
-        return {"task": 1.0}
+    def roles(self) -> tuple[str, ...]:
+        return ("agent",)
 
-    def init(self, *, bodies: int, key: PRNGKeyArray) -> Nothing:
-        return Nothing()
+    def start(self, timestep: TimeStep, before: Clock | None = None) -> Clock:
+        return first_clock(timestep, self.stack)
 
-    def advance(
-        self, learnt: Nothing, memory: Clock, action: Int[Array, ""], timestep: TimeStep
-    ) -> tuple[Clock, Nothing]:
-        return tick(memory, timestep), Nothing()
+    def turn(self, memory: Clock) -> Int[Array, ""]:
+        return jnp.int32(0)
 
-    def score(self, learnt: Nothing, rollout: Rollout) -> tuple[Nothing, dict[str, Score]]:
+    def see(self, memory: Clock) -> View:
+        return plain_view(self.spec, memory)
+
+    def advance(self, learnt: Empty, memory: Clock, action: Int[Array, ""], timestep: TimeStep) -> tuple[Clock, Empty]:
+        return tick(memory, timestep), Empty()
+
+    def score(self, learnt: Empty, rollout: Rollout) -> tuple[Empty, dict[str, Score]]:
         return learnt, {"agent": plain_score(rollout, rollout.reward, self.gamma)}
-
-    def learn(
-        self, learnt: Nothing, rollout: Rollout, fitted: dict[str, FitResult]
-    ) -> tuple[Nothing, dict[str, Array]]:
-        return learnt, {}
 
 
 METHOD = Task

@@ -16,9 +16,18 @@ from advsurprise.learning import devices
 from advsurprise.learning.collect import Carry, ScanCollector
 from advsurprise.learning.devices import ALONE, WHOLE
 from advsurprise.learning.interaction import Agent, make_agent
-from advsurprise.learning.learn import learn, make_learner, make_optimiser
+from advsurprise.learning.learn import learn, make_learner
 from advsurprise.methods.base import AbstractMethod
-from advsurprise.training.state import TrainState, init_keys, primed, priming_length, seed_keys, update_keys
+from advsurprise.training.state import (
+    TrainState,
+    first_tail,
+    init_keys,
+    primed,
+    priming_length,
+    rate_factor,
+    seed_keys,
+    update_keys,
+)
 from advsurprise.types import Rollout
 
 
@@ -29,7 +38,6 @@ class Fused:
         self.cfg = cfg
         self.env = make_env(cfg) if env is None else env
         self.method = methods.make(cfg.method, self.env.spec, **cfg.method_fields)
-        self._optimiser = make_optimiser(cfg.ppo, self.method, cfg.bodies, cfg.rollout)
         seeds, fit_tasks = len(cfg.seeds), num_fit_tasks(self.method)
         self.devices = devices.choose(cfg.devices, seeds=seeds, bodies=cfg.bodies, fit_tasks=fit_tasks)
         self._sharers = self.devices if seeds % self.devices.count else ALONE
@@ -98,7 +106,7 @@ class Fused:
     def _init_seed(self, key: PRNGKeyArray) -> TrainState:
         agent_key, world_key, prime_key = init_keys(key)
         agent = primed(make_agent(self.method, self.cfg.bodies, key=agent_key), self._primer, key=prime_key)
-        learner = make_learner(agent, self._optimiser)
+        learner = make_learner(agent, self.cfg.ppo, tail=first_tail(agent, self.cfg.bodies, self.cfg.rollout))
         return TrainState(learner, self._collector.start(agent, key=world_key), jnp.int32(0), key)
 
     def _collect_seed(self, state: TrainState) -> tuple[Carry, Rollout]:
@@ -107,7 +115,8 @@ class Fused:
     def _update_seed(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
         carry, rollout = self._collect_seed(state)
         key = update_keys(state)[1]
-        learner, metrics = learn(state.learner, rollout, self.cfg.ppo, self._optimiser, devices=self._sharers, key=key)
+        rate = rate_factor(self.cfg, state.update)
+        learner, metrics = learn(state.learner, rollout, self.cfg.ppo, rate=rate, devices=self._sharers, key=key)
         return TrainState(learner, carry, state.update + 1, state.key), metrics
 
 

@@ -6,11 +6,13 @@ from typing import Any, Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
-from advsurprise.learning.collect import HostCollector, ScanCollector
+from advsurprise.config import RunConfig
+from advsurprise.learning import ppo
+from advsurprise.learning.collect import HostCollector, ScanCollector, rollout_shapes
 from advsurprise.learning.interaction import Agent
-from advsurprise.learning.learn import Learner
+from advsurprise.learning.learn import Learner, Tail, blank_tail
 from advsurprise.learning.players import played_by
 from advsurprise.methods.base import AbstractMethod
 
@@ -80,6 +82,17 @@ def init_keys(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, PRNGKeyArr
     """Keys of a seed's beginning, for the agent, the world and priming."""
     agent_key, world_key, prime_key = jax.random.split(jax.random.fold_in(key, 0), 3)
     return agent_key, world_key, prime_key
+
+
+def first_tail(agent: Agent, bodies: int, length: int) -> Tail | None:
+    """The tail before the first rollout of `length`, if the agent's method looks back."""
+    lookback = agent.method.lookback(length)
+    return blank_tail(rollout_shapes(agent, bodies, lookback)) if lookback else None
+
+
+def rate_factor(cfg: RunConfig, update: Int[Array, ""]) -> Float[Array, ""] | None:
+    """Factor on the policies' learning rate in the update after `update` others."""
+    return ppo.rate_factor(cfg.ppo, update.astype(jnp.float32) * cfg.steps_per_update)
 
 
 def update_keys(state: TrainState) -> tuple[PRNGKeyArray, PRNGKeyArray]:

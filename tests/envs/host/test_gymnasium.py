@@ -25,7 +25,7 @@ from advsurprise.errors import UserError
 from advsurprise.evaluation.play import play_host
 from advsurprise.learning.collect import HostCollector
 from advsurprise.learning.interaction import make_agent
-from advsurprise.learning.learn import learn, make_learner, make_optimiser
+from advsurprise.learning.learn import learn, make_learner
 from advsurprise.learning.networks import ImageTorso, blank_view, make_torso
 from advsurprise.learning.players import played_by
 from advsurprise.types import CONTINUE, RESTART, REWIND, EnvSpec
@@ -502,13 +502,12 @@ def test_training(made, getkey):
         host = ForeignHost(SyncVectorEnv([made] * bodies, autoreset_mode=AutoresetMode.SAME_STEP), made.__name__)
     method = methods.make("adversarial-surprise", host.spec, k_explore=4, k_control=4)
     cfg = PPOConfig(epochs=1, minibatch=32)
-    optimiser = make_optimiser(cfg, method, bodies, length)
-    learner = make_learner(make_agent(method, bodies, key=getkey()), optimiser)
+    learner = make_learner(make_agent(method, bodies, key=getkey()), cfg)
     collector = HostCollector(host, length)
     memory = collector.start(learner.agent, key=getkey())
     memory, rollout = collector.collect(learner.agent, memory, key=getkey())
     assert rollout.info["episode_length"].shape == (length, bodies)
-    update = jax.jit(lambda learner, rollout, key: learn(learner, rollout, cfg, optimiser, key=key))
+    update = jax.jit(lambda learner, rollout, key: learn(learner, rollout, cfg, key=key))
     learner, metrics = update(learner, rollout, getkey())
     assert metrics["episodes"] > 0
     assert metrics["end/episode_length"] > 0
