@@ -7,60 +7,67 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from advsurprise.learning.convolution import by_parity, by_rows, halved, patches
+from advsurprise.learning.convolution import choose, convolve
 
 
-def _conv(x, weight, stride, same):
-    """XLA's convolution of images [n, rows, columns, channels]."""
-    padding = "SAME" if same else "VALID"
-    return jax.lax.conv_general_dilated(
-        x, weight, (stride, stride), padding, dimension_numbers=("NHWC", "OHWI", "NHWC")
-    )
-
-
-def _by_patches(x, weight, stride, same):
-    cut = patches(x, kernel=weight.shape[1], stride=stride, same=same)
-    return cut @ weight.reshape(weight.shape[0], -1).T
-
-
-def _by_rows(x, weight, stride, same):
-    return by_rows(x, weight, stride=stride, same=same)
+def _convolve(x, weight, **how):
+    """A sum over every place of the kernel, in float64 numpy."""
+    x, weight = np.asarray(x, np.float64), np.asarray(weight, np.float64)
+    kernel, stride = weight.shape[1], how["stride"]
+    sizes = [-(-size // stride) if how["same"] else (size - kernel) // stride + 1 for size in x.shape[1:3]]
+    pads = [
+        max((new - 1) * stride + kernel - size, 0) if how["same"] else 0
+        for new, size in zip(sizes, x.shape[1:3], strict=True)
+    ]
+    x = np.pad(x, [(0, 0), *((pad // 2, pad - pad // 2) for pad in pads), (0, 0)])
+    result = np.zeros((len(x), *sizes, len(weight)))
+    for i, j in np.ndindex(*sizes):
+        patch = x[:, i * stride : i * stride + kernel, j * stride : j * stride + kernel]
+        result[:, i, j] = np.einsum("nabc,oabc->no", patch, weight)
+    return result
 
 
 def _random(shape, seed=0):
     return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
 
 
-@pytest.mark.parametrize("ours", [_by_patches, _by_rows])
+@functools.partial(jax.jit, static_argnames=("stride", "same", "backend"))
+def _both(x, weight, mixed, **how):
+    """The convolution, and the gradient of a random mixture of its entries."""
+    gradient = jax.grad(lambda *args: jnp.sum(mixed * convolve(*args, **how)), argnums=(0, 1))(x, weight)
+    return convolve(x, weight, **how), gradient
+
+
+@pytest.mark.parametrize("backend", ["xla", "patches", "rows"])
 @pytest.mark.parametrize("same", [True, False])
 @pytest.mark.parametrize(
     ("rows", "columns", "kernel", "stride"), [(7, 7, 3, 2), (5, 8, 3, 2), (9, 6, 4, 3), (5, 5, 2, 1), (4, 4, 3, 2)]
 )
-def test_a_convolution_and_its_gradient(rows, columns, kernel, stride, same, ours):
+def test_a_convolution_and_its_gradient(rows, columns, kernel, stride, same, backend):
     x, weight = _random((2, rows, columns, 3)), _random((5, kernel, kernel, 3), 1)
-    mixed = _random(jax.eval_shape(lambda: _conv(x, weight, stride, same)).shape, 2)
-
-    @functools.partial(jax.jit, static_argnums=0)
-    def both(convolve):
-        found = convolve(x, weight, stride, same)
-        return found, jax.grad(lambda *args: jnp.sum(mixed * convolve(*args, stride, same)), argnums=(0, 1))(x, weight)
-
-    for found, expected in zip(*map(jax.tree.leaves, (both(ours), both(_conv))), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    how = {"stride": stride, "same": same}
+    expected = _convolve(x, weight, **how)
+    mixed = _random(expected.shape, 2)
+    result, gradient = _both(x, weight, mixed, backend=backend, **how)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+    for ours, theirs in zip(gradient, _both(x, weight, mixed, backend="xla", **how)[1], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(7, 7), (5, 5), (11, 11), (4, 6), (7, 8), (2, 3)])
 def test_the_convolution_by_parity_and_its_gradient(rows, columns):
     x, weight = _random((2, rows, columns, 3)), _random((4, 3, 3, 3), 1)
-    mixed = _random((2, -(-rows // 2), -(-columns // 2), 4), 2)
+    how = {"stride": 2, "same": True}
+    expected = _convolve(x, weight, **how)
+    mixed = _random(expected.shape, 2)
+    (result, (_, ours)), (_, (_, theirs)) = (_both(x, weight, mixed, backend=name, **how) for name in ("parity", "xla"))
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
-    def ours(weight):
-        return halved(weight, by_parity(x))
 
-    @functools.partial(jax.jit, static_argnums=0)
-    def both(convolve):
-        return convolve(weight), jax.grad(lambda weight: jnp.sum(mixed * convolve(weight)))(weight)
-
-    theirs = functools.partial(_conv, x, stride=2, same=True)
-    for found, expected in zip(both(ours), both(theirs), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+def test_only_data_goes_by_parity():
+    # Its input gets no gradient.
+    how = {"stride": 2, "same": True}
+    assert choose((256, 7, 7, 60), (16, 3, 3, 60), is_data=True, **how) == "parity"
+    assert choose((256, 7, 7, 60), (16, 3, 3, 60), is_data=False, **how) != "parity"
+    assert choose((256, 7, 7, 60), (16, 3, 3, 60), is_data=True, stride=1, same=True) != "parity"

@@ -57,8 +57,9 @@ def test_a_layer_is_its_convolution_and_a_bias(getkey):
     conv = Conv(3, 5, kernel=3, stride=2, same=True, key=getkey())
     conv = eqx.tree_at(lambda c: c.dense.bias, conv, jnp.arange(5, dtype=jnp.float32))
     x = jax.random.normal(getkey(), (7, 7, 3))
-    expected = _conv(x, jnp.moveaxis(conv.weight, 0, -1), 2, "SAME") + conv.dense.bias
-    np.testing.assert_allclose(conv(x), expected, rtol=1e-4, atol=1e-5)
+    weight = conv.dense.weight.reshape(5, 3, 3, 3)
+    expected = _conv(x, jnp.moveaxis(weight, 0, -1), 2, "SAME") + conv.dense.bias
+    np.testing.assert_allclose(conv(x[None])[0], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_many_views_at_once_are_one_by_one(getkey):

@@ -1,10 +1,12 @@
-"""Convolutions as matrix products, arranged so that a CPU is fast at them and at their gradients.
+"""Convolutions. `convolve` is the one door: it chooses how to compute each, by shape and by device.
 
-XLA's own gradient of a CPU convolution is ten times slower than patches and a product, and where the input is wide and
-the output narrow, cutting patches costs more than the product. Weights are [outputs, kernel, kernel, channels].
+XLA's own gradient of a CPU convolution is ten times slower than patches and a matrix product, and where the input is
+wide and the output narrow, cutting patches costs more than the product. Kernels are [outputs, kernel, kernel,
+channels].
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +14,65 @@ from jaxtyping import Array, Float, Shaped
 
 SAME_KERNEL, SAME_STRIDE = 3, 2
 """The kernel and the stride of `halved`."""
+FEW_CELLS, FEW_CHANNELS, MANY_SAMPLES = 16, 16, 64
+"""A convolution goes by rows up to so many cells (of data: channels) and from so many samples on: beyond, the matrices'
+zeros cost more than they save, and for fewer samples making the matrices does."""
+
+Backend = Literal["xla", "patches", "rows", "parity"]
+
+
+def convolve(
+    x: Float[Array, "n rows columns channels"],
+    weight: Float[Array, "outputs kernel kernel channels"],
+    *,
+    stride: int,
+    same: bool,
+    is_data: bool = False,
+    backend: Backend | None = None,
+) -> Float[Array, "n new_rows new_columns outputs"]:
+    """The convolution of x with a kernel; `is_data` says that x needs no gradient."""
+    chosen = backend or choose(x.shape, weight.shape, stride=stride, same=same, is_data=is_data)
+    if chosen == "xla":
+        return by_xla(x, weight, stride=stride, same=same)
+    if chosen == "rows":
+        return by_rows(x, weight, stride=stride, same=same)
+    if chosen == "parity":
+        return halved(weight, by_parity(x))
+    return by_patches(x, weight, stride=stride, same=same)
+
+
+def choose(shape: tuple[int, ...], weight: tuple[int, ...], *, stride: int, same: bool, is_data: bool) -> Backend:
+    """The fastest way to compute a convolution, as measured (docs/performance.md)."""
+    samples, rows, columns, channels = shape
+    if is_data and (weight[1], stride, same) == (SAME_KERNEL, SAME_STRIDE, True):
+        return "rows" if channels <= FEW_CHANNELS and samples >= MANY_SAMPLES else "parity"
+    few = rows * columns <= FEW_CELLS and samples >= MANY_SAMPLES
+    return "rows" if few else "patches"
+
+
+def by_xla(
+    x: Float[Array, "n rows columns channels"],
+    weight: Float[Array, "outputs kernel kernel channels"],
+    *,
+    stride: int,
+    same: bool,
+) -> Float[Array, "n new_rows new_columns outputs"]:
+    """XLA's own convolution."""
+    layout = ("NHWC", "OHWI", "NHWC")
+    padding = "SAME" if same else "VALID"
+    return jax.lax.conv_general_dilated(x, weight, (stride, stride), padding, dimension_numbers=layout)
+
+
+def by_patches(
+    x: Float[Array, "n rows columns channels"],
+    weight: Float[Array, "outputs kernel kernel channels"],
+    *,
+    stride: int,
+    same: bool,
+) -> Float[Array, "n new_rows new_columns outputs"]:
+    """One matrix product with every patch of the input."""
+    cut = patches(x, kernel=weight.shape[1], stride=stride, same=same)
+    return jax.lax.dot_general(cut, weight.reshape(len(weight), -1), (((cut.ndim - 1,), (1,)), ((), ())))
 
 
 def padding(size: int, *, kernel: int, stride: int, same: bool) -> tuple[int, int, int]:
@@ -55,15 +116,15 @@ def by_rows(
     (top, _, new_rows), (left, _, new_columns) = (
         padding(size, kernel=kernel, stride=stride, same=same) for size in (rows, columns)
     )
-    found = []
+    result = []
     for row in range(-top, new_rows * stride - top, stride):
         begin, end = max(row, 0), min(row + kernel, rows)
         kept = weight[:, begin - row : end - row]
         blocks = [_placed(kept, column, columns) for column in range(-left, new_columns * stride - left, stride)]
         matrix = jnp.concatenate(blocks).reshape(new_columns * outputs, -1)
         band = x[..., begin:end, :, :].reshape(*x.shape[:-3], -1)
-        found.append(jax.lax.dot_general(band, matrix, (((band.ndim - 1,), (1,)), ((), ()))))
-    return jnp.stack(found, axis=-2).reshape(*x.shape[:-3], new_rows, new_columns, outputs)
+        result.append(jax.lax.dot_general(band, matrix, (((band.ndim - 1,), (1,)), ((), ()))))
+    return jnp.stack(result, axis=-2).reshape(*x.shape[:-3], new_rows, new_columns, outputs)
 
 
 def _placed(
@@ -87,10 +148,10 @@ def halved(
     total = jnp.float32(0)
     for part, offsets, shifts in zip(cells, *_meetings(sizes), strict=True):
         kernels = jnp.stack([weight[:, p, q] for p, q in offsets])
-        found = jax.lax.dot_general(part, kernels.reshape(-1, weight.shape[-1]), (((3,), (1,)), ((), ())))
-        found = found.reshape(*part.shape[:3], len(offsets), weight.shape[0])
+        product = jax.lax.dot_general(part, kernels.reshape(-1, weight.shape[-1]), (((3,), (1,)), ((), ())))
+        product = product.reshape(*part.shape[:3], len(offsets), weight.shape[0])
         for index, (down, right) in enumerate(shifts):
-            total += _moved(found[..., index, :], [down, right], [-(-size // 2) for size in sizes])
+            total += _moved(product[..., index, :], [down, right], [-(-size // 2) for size in sizes])
     return total
 
 
@@ -100,15 +161,15 @@ def _halved_forward(weight, cells):
 
 def _halved_backward(cells, gradient):
     sizes = [cells[0].shape[axis] + cells[3].shape[axis] for axis in (1, 2)]
-    found = {}
+    blocks = {}
     for part, offsets, shifts in zip(cells, *_meetings(sizes), strict=True):
         moved = [_moved(gradient, [-down, -right], list(part.shape[1:3])) for down, right in shifts]
         both = jnp.concatenate(moved, axis=-1).reshape(-1, len(offsets) * gradient.shape[-1])
         product = jax.lax.dot_general(part.reshape(-1, part.shape[-1]), both, (((0,), (0,)), ((), ())))
         for offset, block in zip(offsets, jnp.split(product, len(offsets), axis=1), strict=True):
-            found[offset] = block
+            blocks[offset] = block
     # Channels first up to here: CPUs are up to twice as slow at the same product the other way round.
-    rows = [jnp.stack([found[p, q] for q in range(SAME_KERNEL)]) for p in range(SAME_KERNEL)]
+    rows = [jnp.stack([blocks[p, q] for q in range(SAME_KERNEL)]) for p in range(SAME_KERNEL)]
     return jnp.transpose(jnp.stack(rows), (3, 0, 1, 2)), [jnp.zeros_like(part) for part in cells]
 
 

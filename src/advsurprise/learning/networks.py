@@ -4,6 +4,7 @@ Every field that is not an array is static, so plain `jit` works on them.
 """
 
 import math
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from advsurprise.errors import UserError
-from advsurprise.learning.convolution import SAME_KERNEL, SAME_STRIDE, by_parity, by_rows, halved, patches
+from advsurprise.learning.convolution import SAME_KERNEL, SAME_STRIDE, convolve
 from advsurprise.types import EnvSpec, View
 
 
@@ -50,7 +51,7 @@ def orthogonal(rows: int, columns: int, *, key: PRNGKeyArray) -> Float[Array, "{
 
 
 class Conv(eqx.Module):
-    """A convolution, by patches, or row by row where the input has a few cells only."""
+    """A convolution and its bias."""
 
     dense: Dense
     """Weights, inputs flattened as [row, column, channel] of the kernel."""
@@ -62,32 +63,11 @@ class Conv(eqx.Module):
         self.dense = Dense(kernel * kernel * channels, outputs, scale=math.sqrt(2), key=key)
         self.kernel, self.stride, self.same = kernel, stride, same
 
-    @property
-    def weight(self) -> Float[Array, "outputs kernel kernel channels"]:
-        """The weights as a kernel."""
-        return self.dense.weight.reshape(self.dense.weight.shape[0], self.kernel, self.kernel, -1)
-
-    def __call__(self, x: Float[Array, "*n rows columns channels"]) -> Float[Array, "*n new_rows new_columns outputs"]:
-        rows, columns = x.shape[-3:-1]
-        if rows * columns > FEW_CELLS or math.prod(x.shape[:-3]) < MANY_SAMPLES:
-            return self.dense(patches(x, kernel=self.kernel, stride=self.stride, same=self.same))
-        return self._by_rows(x)
-
-    def of_data(self, x: Float[Array, "n rows columns channels"]) -> Float[Array, "n new_rows new_columns outputs"]:
-        """The same for an input that is data and needs no gradient, without cutting patches where that can be."""
-        if (self.kernel, self.stride, self.same) != (SAME_KERNEL, SAME_STRIDE, True):
-            return self(x)
-        if x.shape[-1] <= FEW_CHANNELS and len(x) >= MANY_SAMPLES:
-            return self._by_rows(x)
-        return halved(self.weight, by_parity(x)) + self.dense.bias
-
-    def _by_rows(self, x: Float[Array, "*n rows columns channels"]) -> Float[Array, "*n new_rows new_columns outputs"]:
-        return by_rows(x, self.weight, stride=self.stride, same=self.same) + self.dense.bias
-
-
-FEW_CELLS, FEW_CHANNELS, MANY_SAMPLES = 16, 16, 64
-"""A convolution goes by rows up to so many cells (of data: channels) and from so many samples on: beyond, the matrices'
-zeros cost more than they save, and for fewer samples making the matrices does."""
+    def __call__(
+        self, x: Float[Array, "n rows columns channels"], *, is_data: bool = False
+    ) -> Float[Array, "n new_rows new_columns outputs"]:
+        weight = self.dense.weight.reshape(len(self.dense.bias), self.kernel, self.kernel, -1)
+        return convolve(x, weight, stride=self.stride, same=self.same, is_data=is_data) + self.dense.bias
 
 
 class GridTorso(eqx.Module):
@@ -107,24 +87,27 @@ class GridTorso(eqx.Module):
         )
 
     def __call__(self, view: View) -> Float[Array, "*n outputs"]:
-        first, *others = self.convs
-        x = jax.nn.relu(halved(first.weight, self._cells(view)) + first.dense.bias)
-        for conv in others:
-            x = jax.nn.relu(conv(x))
-        return x.reshape(*view.time.shape, -1)
+        return convolved(self.convs, self._cells(view)).reshape(*view.time.shape, -1)
 
-    def _cells(self, view: View) -> list[Float[Array, "n _ _ channels"]]:
-        """What is seen in each cell, classes of all frames and then features, by parity of the cells."""
+    def _cells(self, view: View) -> Float[Array, "n rows columns channels"]:
+        """What is seen in each cell: classes of all frames, and then features."""
         lead, samples = view.time.ndim, math.prod(view.time.shape)
         rows, columns = view.frames.shape[lead + 1 : lead + 3]
         frames = view.frames.reshape(samples, view.frames.shape[lead], rows, columns, -1)
         features = view.features.reshape(samples, rows, columns, math.prod(view.features.shape[lead + 2 :]))
-        seen, fitted = by_parity(jnp.moveaxis(frames, 1, -1)), by_parity(features)
-        return [self._joined(classes, values) for classes, values in zip(seen, fitted, strict=True)]
+        one_hot = jax.nn.one_hot(jnp.moveaxis(frames, 1, -1), self.num_classes).reshape(samples, rows, columns, -1)
+        return jnp.concatenate([one_hot, features], axis=-1)
 
-    def _joined(self, classes: Shaped[Array, "*cell entry frame"], values: Float[Array, "*cell feature"]):
-        one_hot = jax.nn.one_hot(classes, self.num_classes).reshape(*values.shape[:-1], -1)
-        return jnp.concatenate([one_hot, values], axis=-1)
+
+def convolved(
+    convs: Sequence[Conv], x: Float[Array, "n rows columns channels"]
+) -> Float[Array, "n new_rows new_columns outputs"]:
+    """Convolutions of data, each followed by a ReLU."""
+    first, *others = convs
+    x = jax.nn.relu(first(x, is_data=True))
+    for conv in others:
+        x = jax.nn.relu(conv(x))
+    return x
 
 
 class ImageTorso(eqx.Module):
@@ -148,11 +131,7 @@ class ImageTorso(eqx.Module):
         seen = jnp.moveaxis(view.frames, len(lead), -1).astype(jnp.float32)
         samples = math.prod(lead)
         parts = [part.reshape(samples, rows, columns, -1) for part in (seen, view.features)]
-        first, *others = self.convs
-        x = jax.nn.relu(first.of_data(jnp.concatenate(parts, axis=-1)))
-        for conv in others:
-            x = jax.nn.relu(conv(x))
-        return x.reshape(*lead, -1)
+        return convolved(self.convs, jnp.concatenate(parts, axis=-1)).reshape(*lead, -1)
 
 
 def image_layers(side: int) -> tuple[list[tuple[int, int, int]], bool]:
