@@ -14,7 +14,7 @@ from advsurprise.theory.coverage import (
     certain_after,
     covered,
     dark_rooms,
-    possible_after,
+    holds_from,
     satisfies,
     semiquasimetric,
     symmetric,
@@ -106,9 +106,9 @@ def test_a_stationary_policy_cannot_wait_first():
     assert not stationary[0, 1]
 
 
-def test_possible_is_weaker_than_certain():
+def test_a_coin_flip_is_not_certain():
     world = slippery()
-    assert possible_after(world, 1)[0, 1]
+    assert world.support[0, :, 1].any()
     assert not certain_after(world, 1)[0, 1]
     assert np.isinf(semiquasimetric(world)[0, 1])
 
@@ -132,6 +132,20 @@ def test_each_assumption_can_fail_and_says_where(make, broken, name, witness):
     assert "".join(key for key in "abc" if not verdicts[key].holds) == broken
     assert verdicts[name].witness == witness
     assert all(each in verdicts[name].reason for each in witness)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6))
+def test_an_assumption_holds_from_the_turn_after_the_last_that_breaks_it(seed):
+    world = random_deterministic(seed, states=5, actions=3)
+    quasi = semiquasimetric(world)
+    longest = max(int(quasi[np.isfinite(quasi)].max()), 1)
+    broken = dict.fromkeys("abc", 0)
+    for horizon in range(1, longest + 1):
+        verdicts = assumptions(world, horizon, quasi)
+        broken |= {name: horizon for name in "abc" if not verdicts[name].holds}
+    expected = {name: None if last == longest else last + 1 for name, last in broken.items()}
+    assert holds_from(world, quasi) == expected
 
 
 @settings(max_examples=500, deadline=None, derandomize=True)

@@ -15,7 +15,7 @@ from advsurprise.theory.branch import greedy_kernel, turn_answer
 from advsurprise.theory.conic import best_hand_over
 from advsurprise.theory.coverage import certain_after
 from advsurprise.theory.entropy import entropy
-from advsurprise.theory.game import commitment, payoff, solve, turn_marginals
+from advsurprise.theory.game import commitment, solve, turn_marginals
 from advsurprise.theory.response import as_price, best_answer, cost, subsets
 from advsurprise.theory.zoo import chain_of_rooms, leap, one_way_ring, row_of_dark_rooms
 
@@ -45,12 +45,12 @@ def test_the_exact_answer_is_the_best_of_all_maps(seed, horizon, states):
     world = random_deterministic(seed, states=states, actions=3)
     mass = _random_mass(seed, states)
     options = certain_after(world, horizon)
-    found = best_answer(mass, options, world.entropies)
-    assert found is not None
-    assert found.value == pytest.approx(_least(world, horizon, mass), abs=1e-12)
+    answer = best_answer(mass, options, world.entropies)
+    assert answer is not None
+    assert answer.value == pytest.approx(_least(world, horizon, mass), abs=1e-12)
     # The policy that follows the order really ends there.
-    final = mass @ greedy_kernel(world, horizon, as_price(found.order))
-    assert cost(world.entropies, final) == pytest.approx(found.value, abs=1e-12)
+    final = mass @ greedy_kernel(world, horizon, as_price(answer.order))
+    assert cost(world.entropies, final) == pytest.approx(answer.value, abs=1e-12)
 
 
 def test_no_answer_where_a_handed_over_state_has_no_option():
@@ -91,7 +91,7 @@ def test_no_hand_over_is_worth_more_than_the_certificate_says(seed, horizon):
     world = random_deterministic(seed, states=4, actions=2)
     solution = solve(world, horizon)
     assert 0 <= solution.gap <= 1e-6
-    assert payoff(world, solution) == pytest.approx(solution.value, abs=1e-9)
+    assert cost(world.entropies, solution.final) == pytest.approx(solution.value, abs=1e-9)
     assert _least(world, horizon, solution.hand_over) == pytest.approx(solution.value, abs=1e-9)
     for number in range(10):
         mass = _random_mass(seed + number, 4)
@@ -119,19 +119,19 @@ def test_the_order_of_play_matters():
 @given(seed=SEEDS, horizon=st.integers(1, 2))
 def test_commitment_is_the_best_map_and_no_random_kernel_beats_it(seed, horizon):
     world = random_deterministic(seed, states=4, actions=2)
-    found, options = commitment(world, horizon), certain_after(world, horizon)
+    committed, options = commitment(world, horizon), certain_after(world, horizon)
     best = math.inf
     for ends in itertools.product(*(np.flatnonzero(row) for row in options)):
         best = min(best, math.log(np.exp(world.entropies[list(set(ends))]).sum()))
-    assert found.value == pytest.approx(best, abs=1e-9)
-    assert payoff(world, found) == pytest.approx(found.value, abs=1e-9)
-    assert solve(world, horizon).value <= found.value + 1e-9
+    assert committed.value == pytest.approx(best, abs=1e-9)
+    assert cost(world.entropies, committed.final) == pytest.approx(committed.value, abs=1e-9)
+    assert solve(world, horizon).value <= committed.value + 1e-9
     # A random kernel, and Explore's best answer to it by the solver rather than by the formula.
     rng = np.random.default_rng(seed)
     kernel = np.where(options, rng.exponential(size=options.shape), 0.0)
     kernel /= kernel.sum(axis=1, keepdims=True)
     mass = best_hand_over([kernel], world.entropies, np.ones(4, dtype=bool)).mass
-    assert cost(world.entropies, mass @ kernel) >= found.value - 1e-7
+    assert cost(world.entropies, mass @ kernel) >= committed.value - 1e-7
 
 
 def test_the_integer_program_agrees_with_looking_at_all_sets(monkeypatch):
@@ -142,7 +142,7 @@ def test_the_integer_program_agrees_with_looking_at_all_sets(monkeypatch):
 
 
 def test_hand_overs_can_be_restricted():
-    # With only the first room to hand over there is nothing to tell apart.
+    # With only the first room to hand over there is nothing to keep apart.
     allowed = np.arange(7) == 0
     solution = solve(chain_of_rooms(), 1, allowed=allowed)
     assert solution.value == pytest.approx(0.0, abs=1e-6)

@@ -25,7 +25,7 @@ def test_discounted_marginal_is_the_discounted_sum(seed, gamma):
     policy = np.random.default_rng(seed).dirichlet(np.ones(2), 4)
     steps = step_marginals(world, np.repeat(policy[None], 600, axis=0))
     expected = (1 - gamma) * (gamma ** np.arange(601)) @ steps
-    # What lies beyond step 600 weighs γ^601 < 1e-13.
+    # The steps after 600 weigh γ^601 < 1e-13.
     assert discounted_marginal(world, policy, gamma=gamma) == pytest.approx(expected, abs=1e-10)
 
 

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from theory_worlds import random_block_mdp, random_deterministic
 
 from advsurprise.errors import UserError
-from advsurprise.theory.block_mdp import from_arrays, from_moves
+from advsurprise.theory.block_mdp import from_arrays
 from advsurprise.theory.entropy import entropy
+from advsurprise.theory.examples import corridor
 from advsurprise.theory.occupancy import discounted_marginal, stationary_marginal
-from advsurprise.theory.optima import closed_form, maximiser, minimiser, occupancy_flow, policy_of
+from advsurprise.theory.optima import closed_form, maximiser, minimiser, occupancy_flow
 from advsurprise.theory.zoo import chain_of_rooms, noisy_tv
 
 
@@ -40,13 +41,11 @@ def test_the_closed_form_is_reached_where_every_distribution_is():
 def test_the_closed_form_is_out_of_reach_in_a_corridor():
     # Without waiting, dark and noisy rooms take turns: half of the time is spent in the dark whatever the policy,
     # where the closed form has 4 / (4 + 3·36).
-    moves = {f"{i}": [f"{j}" for j in (i - 1, i + 1) if 0 <= j < 7] for i in range(7)}
-    noise = {f"{i}": 2 * math.log(6) * (i % 2) for i in range(7)}
-    world = from_moves(moves, noise)
-    assert closed_form(world)[::2].sum() == pytest.approx(4 / 112)
-    best = maximiser(world)
-    assert best.marginal[::2].sum() == pytest.approx(0.5, abs=1e-6)
-    assert best.value < math.log(112) - 0.5
+    shares = corridor()
+    assert shares["closed_form_dark_share"] == pytest.approx(4 / 112)
+    assert shares["dark_share"] == pytest.approx(0.5, abs=1e-6)
+    assert shares["closed_form_value"] == pytest.approx(math.log(112))
+    assert shares["value"] < math.log(112) - 0.5
 
 
 def test_a_maximiser_is_stuck_before_a_noisy_tv_and_a_minimiser_in_a_dark_room():
@@ -86,7 +85,9 @@ def test_the_minimum_is_at_a_deterministic_policy(seed, gamma):
 def test_the_flow_s_policy_has_the_flow_s_occupancy(seed):
     world = random_block_mdp(seed, states=4, sparse=True)
     best = maximiser(world, gamma=0.9)
-    again = discounted_marginal(world, policy_of(best.flow), gamma=0.9)
+    total = best.flow.sum(axis=1, keepdims=True)
+    policy = np.where(total > 0, best.flow / np.maximum(total, 1e-300), 0.5)
+    again = discounted_marginal(world, policy, gamma=0.9)
     assert again == pytest.approx(best.marginal, abs=1e-6)
 
 

@@ -1,8 +1,8 @@
 """The smallest value of a concave entropy over a polytope of flows, bracketed: a policy above, a bound below.
 
-On a box l ≤ ν ≤ u each term of F(ν) = Σ_y φ_y(ν_y), φ_y(x) = h_y x - x log x, lies above its chord, so a
+On a box l ≤ ν ≤ u each term of F(ν) = Σ_y φ_y(ν_y), φ_y(x) = h_y x - x log x, is above its chord, so a
 linear program bounds F from below; the box is cut where chord and term differ most. Upper bounds are real
-policies, found by following F's slope. Used for Control's answer where the world flips coins, and for the
+policies, reached by following F's slope. Used for Control's answer where the world flips coins, and for the
 surprise minimiser everywhere.
 """
 
@@ -23,7 +23,7 @@ CLOSE = 1e-8
 NODES = 400
 """Boxes to look at before giving up with the gap reached."""
 TINY = 1e-12
-"""Stands for no mass where a slope would be infinite."""
+"""Replaces zero mass where a slope would be infinite."""
 
 
 class Flow(NamedTuple):
@@ -54,7 +54,7 @@ def bracket(
     most: Float[np.ndarray, " S"] | None = None,
     nodes: int = NODES,
 ) -> tuple[Point, float]:
-    """The best policy found and a number below which no flow gets.
+    """The best policy of the search and a lower bound on F over all flows.
 
     `improve` makes a policy from a marginal; `most` says what each state can hold at most.
     """
@@ -68,7 +68,9 @@ def bracket(
         if not heap or heap[0][0] >= best.value - CLOSE:
             break
         _, _, lower, upper, inside = heapq.heappop(heap)
-        best = min(best, improve(inside), key=lambda point: point.value)
+        # Policies are improved only from marginals better than the best one: most boxes have none.
+        if cost(entropies, inside) < best.value - CLOSE:
+            best = min(best, improve(inside), key=lambda point: point.value)
         for low, high in _halves(entropies, lower, upper, inside):
             bound, point = _chord_bound(flow, entropies, low, high)
             if bound < best.value - CLOSE:
@@ -175,10 +177,10 @@ def _chord_bound(
     cut = (lower > 0) | (upper < 1)
     limits = sparse.vstack([flow.final[cut], -flow.final[cut]]) if cut.any() else None
     ceiling = np.concatenate([upper[cut], -lower[cut]]) if cut.any() else None
-    found = linprog(steep @ flow.final, A_ub=limits, b_ub=ceiling, A_eq=flow.equations, b_eq=flow.right)
-    if not found.success:
+    program = linprog(steep @ flow.final, A_ub=limits, b_ub=ceiling, A_eq=flow.equations, b_eq=flow.right)
+    if not program.success:
         return np.inf, lower
-    return float(found.fun + height.sum()), np.maximum(flow.final @ found.x, 0.0)
+    return float(program.fun + height.sum()), np.maximum(flow.final @ program.x, 0.0)
 
 
 def _halves(

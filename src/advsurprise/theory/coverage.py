@@ -27,10 +27,6 @@ class Verdict(NamedTuple):
     reason: str = ""
     """The failure in a sentence."""
 
-    def to_dict(self) -> dict:
-        """Plain values for JSON."""
-        return {"holds": self.holds, "witness": list(self.witness), "reason": self.reason}
-
 
 def step_back(world: BlockMDP, arrived: Bool[np.ndarray, "S Y"]) -> Bool[np.ndarray, "S Y"]:
     """W_{k+1}(y) = {s : some action has all its outcomes in W_k(y)}, for every target y at once."""
@@ -46,15 +42,6 @@ def certain_after(world: BlockMDP, steps: int) -> Bool[np.ndarray, "S S"]:
     for _ in range(steps):
         arrived = step_back(world, arrived)
     return arrived
-
-
-def possible_after(world: BlockMDP, steps: int) -> Bool[np.ndarray, "S S"]:
-    """Entry [s, s']: some policy is in s' with positive probability at step `steps` from s."""
-    edges = world.support.any(axis=1).astype(np.float64)
-    reached = np.eye(world.num_states)
-    for _ in range(steps):
-        reached = ((reached @ edges) > 0).astype(np.float64)
-    return reached > 0
 
 
 def semiquasimetric(world: BlockMDP) -> Float[np.ndarray, "S S"]:
@@ -137,6 +124,20 @@ def assumptions(world: BlockMDP, horizon: int, quasi: Float[np.ndarray, "S S"] |
 def satisfies(verdicts: dict[str, Verdict]) -> bool:
     """Whether the theorem of Appendix A applies: (a), (b) and (c)."""
     return all(verdicts[name].holds for name in "abc")
+
+
+def holds_from(world: BlockMDP, quasi: Float[np.ndarray, "S S"]) -> dict[str, int | None]:
+    """For (a), (b) and (c) the shortest turn from which each holds, up to the largest finite distance."""
+    arrived, first = np.eye(world.num_states, dtype=bool), dict.fromkeys("abc")
+    for horizon in range(1, max(int(quasi[np.isfinite(quasi)].max()), 1) + 1):
+        arrived = step_back(world, arrived)
+        holds = {
+            "a": assumption_a(world, horizon, quasi).holds,
+            "b": bool(np.any(arrived[:, dark_rooms(world)], axis=1).all()),
+            "c": assumption_c(world, horizon, quasi).holds,
+        }
+        first = {name: (first[name] or horizon) if holds[name] else None for name in first}
+    return first
 
 
 def _for_every_state(world: BlockMDP, good: Bool[np.ndarray, " S"], what: str) -> Verdict:

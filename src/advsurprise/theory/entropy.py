@@ -1,6 +1,6 @@
 """Entropies of state and observation marginals, and the paper's two lemmas as pairs of numbers.
 
-All entropies are in nats. A column of an emission table may stand for n equally likely observations
+All entropies are in nats. A column of an emission table may represent n equally likely observations
 (`copies`): six flashing lights are one column with n = 6^6 instead of 46,656 columns. With p(o) the mass of a
 column,
 
@@ -18,9 +18,9 @@ class Sides(NamedTuple):
     """The two sides of an equation or an inequality."""
 
     left: float
-    """What stands left of the sign."""
+    """The left side."""
     right: float
-    """What stands right of it."""
+    """The right side."""
 
 
 def entropy(p: Float[np.ndarray, " O"], copies: Float[np.ndarray, " O"] | None = None) -> float:

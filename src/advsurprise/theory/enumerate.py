@@ -24,7 +24,7 @@ from advsurprise.theory.block_mdp import BlockMDP, from_arrays
 QUICK = {"xla_backend_optimization_level": 0}
 """The search takes milliseconds and compiling it seconds: compile carelessly."""
 RANDOM = -1
-"""Stands in a view for an entry that is redrawn at every step."""
+"""Marks an entry of a view that is redrawn at every step."""
 MOST_STATES = 1500
 """Larger worlds are refused: the tables of the theory are dense."""
 FACING = (">", "v", "<", "^")
@@ -74,7 +74,7 @@ class RoomReader(Reader):
     """Reads a room world with lights: grid, body and what is stilled; not clock, counters or colours.
 
     A stilled room keeps the colours it has at that moment. Which ones does not change what can happen, so it
-    is left out, and lights that stand still count as seen for certain.
+    is left out, and lights that do not flash count as certain.
     """
 
     choices = tiles.NUM_COLOURS
@@ -123,25 +123,25 @@ def enumerate_world(
     emission entropy as it is; without, such a world is refused and two of the states are named.
     """
     reader = reader or (RoomReader(env) if isinstance(env, rooms.RoomWorld) else WholeState(env))
-    found = _search(env, reader, seed, most)
+    graph = _search(env, reader, seed, most)
     states = _unique_names(
-        [reader.name(jax.tree.map(lambda leaf, i=i: leaf[i], found.states)) for i in range(found.count)]
+        [reader.name(jax.tree.map(lambda leaf, i=i: leaf[i], graph.states)) for i in range(graph.count)]
     )
-    pairs = aliases(found.seen)
+    pairs = aliases(graph.seen)
     if len(pairs) and not labelled:
         first, second = (states[i] for i in pairs[0])
         raise UserError(
             f"{len(pairs)} pairs of states can look the same, for example {first!r} and {second!r}: "
             "the view alone makes no block MDP; label it with the true state"
         )
-    lights = (found.seen == RANDOM).sum(axis=1)
-    actions = found.following.shape[1]
-    transition = np.zeros((found.count, actions, found.count))
-    np.put_along_axis(transition, found.following[:, :, None], 1.0, axis=2)
+    lights = (graph.seen == RANDOM).sum(axis=1)
+    actions = graph.following.shape[1]
+    transition = np.zeros((graph.count, actions, graph.count))
+    np.put_along_axis(transition, graph.following[:, :, None], 1.0, axis=2)
     copies: Float[np.ndarray, " S"] = float(reader.choices) ** lights
     return from_arrays(
         transition,
-        np.eye(found.count),
+        np.eye(graph.count),
         copies=copies,
         states=states,
         name=name or env.spec.id,
@@ -172,14 +172,14 @@ def small_rooms() -> list[BlockMDP]:
     return [door, dataclasses.replace(door, name="rooms/door, long", horizon=17), switch]
 
 
-class _Found(NamedTuple):
+class _Graph(NamedTuple):
     count: int
     states: Any
     following: Int[np.ndarray, "S A"]
     seen: Int[np.ndarray, "S m"]
 
 
-def _search(env: AbstractEnv, reader: Reader, seed: int, most: int) -> _Found:
+def _search(env: AbstractEnv, reader: Reader, seed: int, most: int) -> _Graph:
     """Breadth-first from the first state. Each true state keeps the one full state it was first met as."""
     start_key, first_key, second_key = jax.random.split(jax.random.key(seed), 3)
     move = jax.jit(_all_moves(env, reader), compiler_options=QUICK)
@@ -205,7 +205,7 @@ def _search(env: AbstractEnv, reader: Reader, seed: int, most: int) -> _Found:
             seen.append(_pick(read, fresh).seen)
             frontier = jax.tree.map(lambda a, b: np.concatenate([a, b]), frontier, new)
     whole = jax.tree.map(lambda *leaves: np.concatenate(leaves), *states)
-    return _Found(len(index), whole, np.concatenate(following), np.concatenate(seen))
+    return _Graph(len(index), whole, np.concatenate(following), np.concatenate(seen))
 
 
 def _begin(env: AbstractEnv, reader: Reader):

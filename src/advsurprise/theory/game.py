@@ -19,14 +19,14 @@ from advsurprise.theory.branch import greedy_kernel, greedy_turn, turn_answer
 from advsurprise.theory.conic import Budget, Master, best_hand_over, hand_over_scores
 from advsurprise.theory.coverage import VISITED, certain_after
 from advsurprise.theory.occupancy import step_marginals
-from advsurprise.theory.response import MOST_TARGETS, as_price, best_answer, cost, subsets, undominated
+from advsurprise.theory.response import MOST_TARGETS, as_price, best_answer, subsets, undominated
 
 GAP = 1e-6
 """Bounds this near to each other end the search."""
 ROUNDS = 200
 """Policies of Control to add at most; where its answers are not exact a tenth of it."""
 FEW = 10
-"""Hitting sets of so few candidates are found by looking at all of them."""
+"""Hitting sets of so few candidates are enumerated instead of solved for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class Solution:
     scores: Float[np.ndarray, " S"]
     """The certificate: no distribution μ' is worth more than Σ μ'(s) scores(s)."""
     exact: bool
-    """Whether Control's answer was found by an exhaustive search rather than between bounds."""
+    """Whether Control's answer is a proven best one rather than bracketed."""
     kernels: tuple[Float[np.ndarray, "S S"], ...] = ()
     """The answers of Control that were considered on the way."""
 
@@ -93,9 +93,9 @@ def solve(
     kernels, upper, scores = [*known, best.kernel], np.inf, np.zeros(world.num_states)
     for _ in range(ROUNDS):
         master = best_hand_over(kernels, world.entropies, allowed, budget)
-        found = hand_over_scores(master, kernels, world.entropies, budget)
-        if found[allowed].max() < upper:
-            upper, scores = float(found[allowed].max()), found
+        bounds = hand_over_scores(master, kernels, world.entropies, budget)
+        if bounds[allowed].max() < upper:
+            upper, scores = float(bounds[allowed].max()), bounds
         if upper - best.lower <= GAP or upper < enough:
             break
         if not best.exact and len(kernels) >= ROUNDS // 10:
@@ -118,9 +118,9 @@ def answer(
         point, lower = turn_answer(world, horizon, mass)
         price, exact = point.policy, False
     else:
-        found = best_answer(mass, options, world.entropies)
-        assert found is not None, "every state is somewhere after T steps"
-        price, lower, exact = as_price(found.order), found.value, True
+        reply = best_answer(mass, options, world.entropies)
+        assert reply is not None, "every state is somewhere after T steps"
+        price, lower, exact = as_price(reply.order), reply.value, True
     return Reply(price, greedy_kernel(world, horizon, price), lower, exact)
 
 
@@ -187,8 +187,3 @@ def _sweep(master: Master) -> Float[np.ndarray, " S"]:
     """Drops the solver's dust, so that supports are what they look like."""
     mass = np.where(master.mass > VISITED, master.mass, 0.0)
     return mass / mass.sum()
-
-
-def payoff(world: BlockMDP, solution: Solution) -> float:
-    """F(μ M), the observation entropy at the end of Control's turn."""
-    return cost(world.entropies, solution.final)

@@ -87,20 +87,13 @@ def minimiser(world: BlockMDP, *, gamma: float = 1.0) -> Optimum:
     return _optimum(world, best.policy, marginal / marginal.sum(), best.value, best.value - lower)
 
 
-def policy_of(flow: Float[np.ndarray, "S A"]) -> Float[np.ndarray, "S A"]:
-    """π(a | s) = x(s, a) / d(s), uniform where s is never visited: it has that discounted occupancy again."""
-    total = flow.sum(axis=1, keepdims=True)
-    uniform = np.full_like(flow, 1 / flow.shape[1])
-    return np.where(total > 0, flow / np.where(total > 0, total, 1.0), uniform)
-
-
 def _descend(flow: Flow, entropies: Float[np.ndarray, " S"], marginal: Float[np.ndarray, " S"]) -> Point:
     """Corner to corner down the slope of F."""
     best = None
     while True:
-        found = linprog(slope(entropies, marginal) @ flow.final, A_eq=flow.equations, b_eq=flow.right)
-        marginal = np.maximum(flow.final @ found.x, 0.0)
-        point = Point(found.x, cost(entropies, marginal))
+        program = linprog(slope(entropies, marginal) @ flow.final, A_eq=flow.equations, b_eq=flow.right)
+        marginal = np.maximum(flow.final @ program.x, 0.0)
+        point = Point(program.x, cost(entropies, marginal))
         if best is not None and point.value >= best.value - CLOSE:
             return best
         best = point

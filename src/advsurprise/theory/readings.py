@@ -22,14 +22,14 @@ from advsurprise.theory.solutions import StateVerdict, covered_by_some_answer, e
 from advsurprise.theory.zoo import random_world
 
 READINGS = {
-    "every_solution": "as stated, max over hand-overs of min over Control, in every solution",
-    "solution_found": "as stated, in the solution the solver stops at",
-    "control_commits": "main text's order: Control commits to a policy, then Explore chooses",
-    "proof": "the proof's Control: commits to dark rooms whatever the mixture, ties as it likes",
-    "control_commits_c_star": "Control commits, and (c) holds for all states, not only dark rooms: (c*)",
+    "every_solution": "as stated: all solutions of the game cover",
+    "solver_solution": "as stated: the solution the solver returns covers",
+    "control_commits": "main text's order, Control commits and then Explore chooses: covers",
+    "proof": "the proof's Control, a dark room from each hand-over state: covers",
+    "control_commits_c_star": "Control commits, and (c) holds for all states, not only dark rooms, (c*): covers",
     "some_answer_c_star": "as stated with (c*): each state is covered by some best answer of Control",
 }
-"""What is checked, by name. The last three never failed, and docs/theory.md proves them."""
+"""The claims that are checked, by name; docs/theory.md proves the last three."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Case:
     distance: Float[np.ndarray, "S S"]
     """The symmetric distance."""
     solution: Solution
-    """The game's solution as the solver found it."""
+    """The game's solution that the solver returns."""
     always: list[StateVerdict]
     """State by state, whether every solution covers it."""
 
@@ -72,13 +72,13 @@ def examine(world: BlockMDP, horizon: int, verdicts: dict[str, Verdict], quasi: 
 
 
 def fails(case: Case) -> dict[str, bool]:
-    """For each reading that applies to the world, whether the conclusion fails."""
+    """For each reading that applies to the world, whether its claim fails: for `every_solution`, in some solution."""
     world, horizon = case.world, case.horizon
     committed = not case.covers(commitment(world, horizon).final)
     dark = certain_after(world, horizon) & dark_rooms(world)
     result = {
         "every_solution": case.every == "no",
-        "solution_found": not case.covers(case.solution.final),
+        "solver_solution": not case.covers(case.solution.final),
         "control_commits": committed,
         "proof": not case.covers(commitment(world, horizon, dark).final),
     }
@@ -89,16 +89,16 @@ def fails(case: Case) -> dict[str, bool]:
 
 
 def random_worlds(*, seed: int, satisfying: int) -> dict[str, Any]:
-    """Draws worlds until so many satisfy (a), (b) and (c); counts where the conclusion fails, by reading."""
+    """Draws worlds until so many satisfy (a), (b) and (c); counts where the claim of each reading fails."""
     rng = np.random.default_rng(seed)
-    tried, found, undecided, gap, smallest = 0, 0, 0, 0.0, None
+    tried, satisfied, undecided, gap, smallest = 0, 0, 0, 0.0, None
     checked, failed = dict.fromkeys(READINGS, 0), dict.fromkeys(READINGS, 0)
-    while found < satisfying:
+    while satisfied < satisfying:
         case = _draw(rng)
         tried += 1
         if case is None:
             continue
-        found += 1
+        satisfied += 1
         undecided += case.every == "open"
         gap = max(gap, case.solution.gap)
         for name, bad in fails(case).items():
@@ -113,7 +113,7 @@ def random_worlds(*, seed: int, satisfying: int) -> dict[str, Any]:
     return {
         "seed": seed,
         "tried": tried,
-        "satisfying": found,
+        "satisfying": satisfied,
         "violations": failed["every_solution"],
         "undecided": undecided,
         "largest_gap": gap,

@@ -4,7 +4,6 @@ The game often has many: Explore may be indifferent between hand-over distributi
 answers. The theorem speaks of "the" chain induced by the game, so it needs every solution to cover.
 """
 
-import itertools
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from advsurprise.theory.branch import greedy_kernel
 from advsurprise.theory.conic import Budget
 from advsurprise.theory.coverage import certain_after, covered
 from advsurprise.theory.game import Solution, solve
-from advsurprise.theory.response import as_price, best_answer, cost
+from advsurprise.theory.response import as_price, best_answer
 
 EQUAL = 1e-5
 """Values nearer than this count as equal; the solver's own gap is a tenth of it at most."""
@@ -73,7 +72,7 @@ def _one_state(
 
 
 def _candidates(world: BlockMDP, solution: Solution, options: Bool[np.ndarray, "S S"], escapes: Bool[np.ndarray, " S"]):
-    """Hand-over distributions that are optimal at a glance: the one found, and single states."""
+    """Hand-over distributions that are optimal at a glance: the solver's, and single states."""
     if not solution.hand_over[~escapes].any():
         yield solution.hand_over
     for start in np.flatnonzero(escapes):
@@ -115,18 +114,6 @@ def covered_by_some_answer(
         for start in np.flatnonzero((mass > 0) & np.any(options & near, axis=1)):
             forced = options.copy()
             forced[start] &= near
-            found = best_answer(mass, forced, world.entropies)
-            good[state] |= found is not None and found.value <= solution.value + EQUAL
+            answer = best_answer(mass, forced, world.entropies)
+            good[state] |= answer is not None and answer.value <= solution.value + EQUAL
     return good
-
-
-def best_answers(
-    mass: Float[np.ndarray, " S"], options: Bool[np.ndarray, "S S"], entropies: Float[np.ndarray, " S"]
-) -> list[Float[np.ndarray, " S"]]:
-    """Final marginals of all of Control's best answers, by trying every map: for small worlds."""
-    starts = np.flatnonzero(mass > 0)
-    finals = []
-    for ends in itertools.product(*(np.flatnonzero(options[start]) for start in starts)):
-        finals.append(np.bincount(ends, weights=mass[starts], minlength=len(mass)))
-    values = [cost(entropies, final) for final in finals]
-    return [final for final, value in zip(finals, values, strict=True) if value <= min(values) + EQUAL]

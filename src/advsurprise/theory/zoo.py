@@ -1,7 +1,4 @@
-"""Small worlds with a point each, and the seeded source of random ones.
-
-docs/theory.md tells what each shows.
-"""
+"""Small worlds with a point each, explained in docs/theory.md, and the seeded source of random ones."""
 
 import math
 
@@ -11,6 +8,8 @@ from advsurprise.theory.block_mdp import BlockMDP, from_arrays, from_moves
 
 LIGHT = math.log(6)
 """Entropy of one light that flashes in six colours."""
+HALLS = ("hall 12", "hall 23", "hall 31")
+"""The halls of *three halls*, each named for the two rooms it is one step from."""
 
 
 def noisy_tv() -> BlockMDP:
@@ -75,13 +74,31 @@ def dim_hall() -> BlockMDP:
 
 
 def three_halls() -> BlockMDP:
-    """Every assumption holds and no solution of the game covers, at the end of Control's turn or before.
+    """Every assumption of Appendix A holds and no solution of the game covers, at the end of the turn or before.
 
     Each pair of dark rooms shares a dim hall from which only one of them is near. Control merges one pair,
     whichever; and the closet, from which all halls are near, is of no use to Explore.
     """
-    halls = ["hall 12", "hall 23", "hall 31"]
-    moves = {
+    return _with_halls(_three_halls(), name="three halls")
+
+
+def twinned_halls() -> BlockMDP:
+    """*Three halls* with a dark twin for each dark state, so that the main text's d(s, s') = T holds as well.
+
+    A twin has the moves of its original and an edge to it and back. The value of the game is the same, and
+    every solution leaves five of the twelve states uncovered.
+    """
+    moves = _three_halls()
+    for original in ("room 1", "room 2", "room 3", "closet"):
+        twin = f"{original} twin"
+        moves[twin] = [twin, *moves[original]]
+        moves[original] = [*moves[original], twin]
+    return _with_halls(moves, name="twinned halls")
+
+
+def _three_halls() -> dict[str, list[str]]:
+    halls = list(HALLS)
+    return {
         "room 1": ["room 1", "hall 12", "hall 31"],
         "room 2": ["room 2", "hall 12", "hall 23"],
         "room 3": ["room 3", "hall 23", "hall 31"],
@@ -91,7 +108,10 @@ def three_halls() -> BlockMDP:
         "ladder": ["closet", *halls],
         "closet": ["closet", *halls, "ladder"],
     }
-    return from_moves(moves, _noise(moves, **dict.fromkeys(halls, 0.1), ladder=1.0), name="three halls", horizon=1)
+
+
+def _with_halls(moves: dict[str, list[str]], *, name: str) -> BlockMDP:
+    return from_moves(moves, _noise(moves, **dict.fromkeys(HALLS, 0.1), ladder=1.0), name=name, horizon=1)
 
 
 def leap() -> BlockMDP:
@@ -124,7 +144,7 @@ def slippery() -> BlockMDP:
 def zoo() -> list[BlockMDP]:
     """Every world made by hand."""
     made = [noisy_tv, dark_room, chain_of_rooms, far_noise, no_waiting, one_way_ring]
-    made += [row_of_dark_rooms, dim_hall, three_halls, leap, slippery]
+    made += [row_of_dark_rooms, dim_hall, three_halls, twinned_halls, leap, slippery]
     return [make() for make in made]
 
 
@@ -145,6 +165,17 @@ def random_world(rng: np.random.Generator) -> BlockMDP:
     dark[rng.integers(states)] = True
     noise = np.where(dark, 0.0, rng.exponential(rng.choice([0.2, 1.0, 3.0]), states))
     return from_arrays(transition, np.eye(states), copies=np.exp(noise), name="random", horizon=horizon)
+
+
+def random_block_mdp(rng: np.random.Generator, *, states: int = 4, actions: int = 2) -> BlockMDP:
+    """Random transitions, and for each state one to four observations of its own, some standing for several."""
+    transition = rng.dirichlet(np.ones(states), (states, actions))
+    owner = np.repeat(np.arange(states), rng.integers(1, 5, states))
+    emission = np.zeros((states, len(owner)))
+    emission[owner, np.arange(len(owner))] = rng.exponential(size=len(owner)) * (rng.random(len(owner)) < 0.9) + 1e-3
+    emission /= emission.sum(axis=1, keepdims=True)
+    copies = np.exp(rng.exponential(size=len(owner)))
+    return from_arrays(transition, emission, rng.dirichlet(np.ones(states)), copies=copies)
 
 
 def _random_graph(rng: np.random.Generator, states: int, *, waiting: bool) -> np.ndarray:
