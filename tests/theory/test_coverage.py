@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from theory_worlds import random_block_mdp, random_deterministic
+from theory_worlds import random_block_mdp, random_deterministic, shapes_unchecked
 
 from advsurprise.theory.block_mdp import from_arrays, from_moves
 from advsurprise.theory.coverage import (
@@ -43,6 +43,7 @@ def test_certain_arrival_is_what_the_best_policy_does(seed, steps):
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6))
+@shapes_unchecked()
 def test_distance_is_the_first_step_of_certain_arrival(seed):
     world = random_block_mdp(seed, states=4, sparse=True)
     quasi = semiquasimetric(world)
@@ -150,6 +151,7 @@ def test_an_assumption_holds_from_the_turn_after_the_last_that_breaks_it(seed):
 
 @settings(max_examples=500, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6), horizon=st.integers(1, 4))
+@shapes_unchecked()
 def test_b_and_c_imply_a(seed, horizon):
     verdicts = assumptions(random_deterministic(seed, states=4, actions=3), horizon)
     if verdicts["b"].holds and verdicts["c"].holds:

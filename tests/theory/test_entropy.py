@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from theory_worlds import random_block_mdp
+from theory_worlds import random_block_mdp, shapes_unchecked
 
 from advsurprise.theory import lemmas
 from advsurprise.theory.entropy import (
@@ -31,6 +31,7 @@ def _occupancy(world, seed):
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(seed=SEEDS, states=st.integers(1, 6))
+@shapes_unchecked()
 def test_the_excess_of_lemma_1_is_a_divergence(seed, states):
     world = random_block_mdp(seed, states=states)
     d = _occupancy(world, seed)
@@ -46,6 +47,7 @@ def test_the_excess_of_lemma_1_is_a_divergence(seed, states):
     assert tight.left == pytest.approx(tight.right, abs=1e-10)
 
 
+@shapes_unchecked()
 def test_both_lemmas_hold_on_thousands_of_random_worlds():
     errors = lemma_errors(seed=1, worlds=2000)
     assert errors.pop("worlds") == 2000
@@ -65,6 +67,7 @@ def test_an_error_is_the_largest_over_the_worlds(monkeypatch):
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(seed=SEEDS)
+@shapes_unchecked()
 def test_lemma_2_fails_when_two_states_share_an_observation(seed):
     world = random_block_mdp(seed)
     shared = world.emission.copy()

@@ -81,7 +81,7 @@ def test_views_overlap_where_noise_may_show_what_another_state_does():
 @pytest.fixture(scope="module")
 def walk():
     """A long random walk in a small room world, beside the same actions in its block MDP."""
-    env = rooms.make("rooms/switch", **SMALL, max_steps=10**6)
+    env = rooms.make("rooms/switch", **SMALL)
     world = enumerate_world(env, seed=2)
     start_key, _, _ = jax.random.split(jax.random.key(2), 3)
     actions = jax.random.randint(jax.random.key(5), (6000,), 0, env.spec.num_actions)

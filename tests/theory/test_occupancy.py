@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from theory_worlds import random_block_mdp
+from theory_worlds import random_block_mdp, shapes_unchecked
 
 from advsurprise.errors import UserError
 from advsurprise.theory.block_mdp import from_moves
@@ -20,6 +20,7 @@ from advsurprise.theory.occupancy import (
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6), gamma=st.floats(0, 0.95))
+@shapes_unchecked()
 def test_discounted_marginal_is_the_discounted_sum(seed, gamma):
     world = random_block_mdp(seed)
     policy = np.random.default_rng(seed).dirichlet(np.ones(2), 4)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from theory_worlds import random_block_mdp, random_deterministic
+from theory_worlds import random_block_mdp, random_deterministic, shapes_unchecked
 
 from advsurprise.errors import UserError
 from advsurprise.theory.block_mdp import from_arrays
@@ -57,6 +57,7 @@ def test_a_maximiser_is_stuck_before_a_noisy_tv_and_a_minimiser_in_a_dark_room()
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6), gamma=st.sampled_from([0.5, 0.9]))
+@shapes_unchecked()
 def test_no_policy_is_better_than_the_optima(seed, gamma):
     world = random_block_mdp(seed, states=3)
     most, least = maximiser(world, gamma=gamma), minimiser(world, gamma=gamma)
@@ -71,6 +72,7 @@ def test_no_policy_is_better_than_the_optima(seed, gamma):
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6), gamma=st.sampled_from([0.8, 1.0]))
+@shapes_unchecked()
 def test_the_minimum_is_at_a_deterministic_policy(seed, gamma):
     world = random_deterministic(seed, states=4, actions=2)
     best = math.inf

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from theory_worlds import shapes_unchecked
 
 from advsurprise.theory.conic import best_hand_over
 from advsurprise.theory.coverage import assumptions, certain_after, covered, satisfies, semiquasimetric, symmetric
@@ -161,6 +162,7 @@ def test_twinned_halls_meets_every_assumption_and_leaves_five_states_uncovered()
             assert turn == ["closet", "closet twin"]
 
 
+@shapes_unchecked()
 def test_control_that_minimises_for_each_hand_over_state_needs_b_and_c_only():
     # The proof's Control: from s it ends in a dark room with certainty, which minimises the entropy given s. Explore's
     # best answer is uniform over the dark rooms that are used, and that covers.
@@ -194,6 +196,7 @@ def test_the_same_seed_gives_the_same_counts():
     assert first["tried"] != random_worlds(seed=8, satisfying=10)["tried"]
 
 
+@shapes_unchecked()
 def test_whatever_control_commits_to_explore_reaches_all_of_it():
     # The heart of the repair: against any fixed map g, Explore's best answer, as solved, is e^h / Z on all that
     # g reaches. So every state s is within T of a visited state, namely g(s), if g(s) can come back.

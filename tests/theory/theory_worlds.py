@@ -1,9 +1,26 @@
 """Random worlds for the tests of the theory."""
 
+import contextlib
+
+import jaxtyping
 import numpy as np
 
 from advsurprise.theory import zoo
 from advsurprise.theory.block_mdp import BlockMDP, from_arrays
+
+
+@contextlib.contextmanager
+def shapes_unchecked():
+    """Turns the runtime checks of shapes off, which take most of the time of tests that try hundreds of worlds.
+
+    For functions that other tests call with the checks on.
+    """
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", before)
 
 
 def random_block_mdp(seed: int, *, states: int = 4, actions: int = 2, sparse: bool = False) -> BlockMDP:
