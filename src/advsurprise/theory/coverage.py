@@ -155,5 +155,5 @@ def _can_return(
         return Verdict(True)
     there, room = world.names(bad[0])
     back = quasi[bad[0][1], bad[0][0]]
-    slow = "never for certain" if np.isinf(back) else f"only in {back:g} steps"
-    return Verdict(False, (there, room), f"{there!r} reaches {room!r} within {horizon}, which returns {slow}")
+    slow = "never certain" if np.isinf(back) else f"{back:g} steps long"
+    return Verdict(False, (there, room), f"{there!r} reaches {room!r} within {horizon}, but the way back is {slow}")
