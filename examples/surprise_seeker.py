@@ -1,6 +1,6 @@
 """A method in sixty lines: one role that is paid for surprise, the opposite of SMiRL.
 
-    advsurprise train --method examples/surprise_seeker.py:SurpriseSeeker --env rooms/four --steps 100k
+advsurprise train --method examples/surprise_seeker.py:SurpriseSeeker --env rooms/four --steps 100k
 """
 
 import equinox as eqx

@@ -360,6 +360,21 @@ def _at(x, ends=False):
     return TimeStep(obs, jnp.float32(0), jnp.bool_(ends), jnp.bool_(False), obs, {}, place, place)
 
 
+@pytest.mark.parametrize(("goal", "solved"), [("auto", False), ("place", False), ("cell", True)])
+def test_the_goal_is_the_whole_place_or_its_cell(goal, solved):
+    # Alice stops in column 1 with a flag set that Bob, who comes to the same cell, has not.
+    method = ASP(_line(8).spec._replace(max_steps=0, places=(8, 1, 2)), goal=goal, stack=1)
+
+    def at(x, flag):
+        return dataclasses.replace(_at(x), place=jnp.array([x, 0, flag]), final_place=jnp.array([x, 0, flag]))
+
+    memory, _ = method.advance(methods.base.Empty(), method.start(at(0, 0)), jnp.int32(STOP), at(1, 1))
+    memory = method.after_rewind(memory, at(0, 0))
+    for flag, expected in ((0, solved), (1, True)):
+        assert bool(method.advance(methods.base.Empty(), memory, jnp.int32(RIGHT), at(1, flag))[1].solved) == expected
+    assert not bool(method.advance(methods.base.Empty(), memory, jnp.int32(RIGHT), at(2, 1))[1].solved)
+
+
 def test_alice_who_stops_as_the_world_ends_has_set_no_task():
     method = ASP(_line(8).spec._replace(max_steps=0))
     _, signal = method.advance(methods.base.Empty(), method.start(_at(0)), jnp.int32(STOP), _at(1, ends=True))

@@ -78,9 +78,9 @@ class ASP(AbstractMethod[Empty, Memory]):
     """`repeat`: Bob starts where Alice did and must reach where she stopped; `reverse`: he must go back."""
     clock: int = eqx.field(static=True, default=0)
     """Steps of a game, Alice's and Bob's together; 0: the world's episode, or 128 where its length is not fixed."""
-    goal: Literal["auto", "place", "observation"] = eqx.field(static=True, default="auto")
-    """What Bob must find again: the place (noise aside), or the observation; `auto`: the place where the world tells
-    it."""
+    goal: Literal["auto", "place", "cell", "observation"] = eqx.field(static=True, default="auto")
+    """What Bob must reach: the place (in room worlds the cell, the doors and the stilled rooms, so that stilling can be
+    Alice's task), the cell alone, or the observation; `auto`: the place where the world reveals it."""
     threshold: float = eqx.field(static=True, default=0.0)
     """With goal=observation: largest Euclidean distance at which two observations count as the same."""
     reward_scale: float = eqx.field(static=True, default=0.01)
@@ -96,11 +96,11 @@ class ASP(AbstractMethod[Empty, Memory]):
         rules = [
             (self.mode in ("repeat", "reverse"), f"mode must be repeat or reverse, not {self.mode!r}"),
             (
-                self.goal in ("auto", "place", "observation"),
-                f"goal must be auto, place or observation, not {self.goal!r}",
+                self.goal in ("auto", "place", "cell", "observation"),
+                f"goal must be auto, place, cell or observation, not {self.goal!r}",
             ),
             (
-                self.goal != "place" or bool(self.spec.places),
+                self.goal not in ("place", "cell") or bool(self.spec.places),
                 f"{self.spec.id} does not reveal where the body is: use goal=observation",
             ),
             (self.clock == 0 or self.clock >= 2, f"clock must be at least 2, or 0 for the world's, not {self.clock}"),
@@ -144,7 +144,7 @@ class ASP(AbstractMethod[Empty, Memory]):
 
     def start(self, timestep: TimeStep, before: Memory | None = None) -> Memory:
         none, go_on = jnp.int32(0), jnp.int32(CONTINUE)
-        place = timestep.place if self.by_place else None
+        place = self._goal_place(timestep.place) if self.by_place else None
         return Memory(first_frames(timestep.obs, self.stack), timestep.obs, place, none, none, go_on)
 
     def turn(self, memory: Memory) -> Int[Array, ""]:
@@ -173,7 +173,7 @@ class ASP(AbstractMethod[Empty, Memory]):
         if self.mode == "repeat":
             at_hand_over = REWIND
             goal = jnp.where(stopped, seen, goal)
-            place = None if place is None else jnp.where(stopped, _final_place(timestep), place)
+            place = None if place is None else jnp.where(stopped, self._goal_place(timestep.final_place), place)
         request = jnp.where(solved | late, RESTART, jnp.where(stopped, at_hand_over, CONTINUE)).astype(jnp.int32)
         return Memory(frames, goal, place, time, set_at, request), Signal(time, set_at, stopped, solved)
 
@@ -224,9 +224,15 @@ class ASP(AbstractMethod[Empty, Memory]):
     def _reached(self, memory: Memory, timestep: TimeStep) -> Bool[Array, ""]:
         """Whether the action led to the goal."""
         if memory.goal_place is not None:
-            return jnp.all(memory.goal_place == _final_place(timestep))
+            return jnp.all(memory.goal_place == self._goal_place(timestep.final_place))
         apart = memory.goal.astype(jnp.float32) - timestep.final_obs.astype(jnp.float32)
         return jnp.sum(apart**2) <= self.threshold**2
+
+    def _goal_place(self, place: Int[Array, " n"] | None) -> Int[Array, " m"]:
+        """What of a place Bob must reach: all of it, or its column and row."""
+        if place is None:
+            raise TypeError("the world does not reveal the place that its spec promises")
+        return place[:2] if self.goal == "cell" else place
 
     def _alice_reward(self, rollout: Rollout) -> Float[Array, "T B"]:
         signal: Signal = rollout.signal
@@ -266,13 +272,6 @@ def bob_reward(signal: Signal, over: Bool[Array, "T B"], *, clock: int, k: float
     """
     left = clock - signal.time.astype(jnp.float32)
     return -k * (1.0 + jnp.where(over & ~signal.solved, left, 0.0))
-
-
-def _final_place(timestep: TimeStep) -> Int[Array, " n"]:
-    """The place that the action led to, in a world that tells it."""
-    if timestep.final_place is None:
-        raise TypeError("the world does not log the place that its spec promises")
-    return timestep.final_place
 
 
 METHOD = ASP
