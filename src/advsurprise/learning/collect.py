@@ -12,7 +12,7 @@ from advsurprise import tree
 from advsurprise.envs.base import AbstractEnv, first_states, relocate_all, reset_all, step_all, step_keys
 from advsurprise.envs.host.base import Host
 from advsurprise.learning import interaction
-from advsurprise.learning.devices import ALONE, Devices
+from advsurprise.learning.devices import ONE_DEVICE, Devices
 from advsurprise.learning.interaction import Agent, role_schedule
 from advsurprise.types import RESTART, Decision, Rollout, TimeStep
 
@@ -39,7 +39,7 @@ class ScanCollector(eqx.Module):
     bodies: int = eqx.field(static=True)
     length: int = eqx.field(static=True)
     """Steps of each body in a rollout."""
-    devices: Devices = eqx.field(static=True, default=ALONE)
+    devices: Devices = eqx.field(static=True, default=ONE_DEVICE)
     """What bodies are shared out to while collecting."""
 
     def start(self, agent: Agent, *, key: PRNGKeyArray) -> Carry:
@@ -78,11 +78,11 @@ class ScanCollector(eqx.Module):
         counts = carry.env_count + jnp.arange(self.length, dtype=jnp.int32)
         keys = jax.vmap(lambda count: step_keys(carry.env_key, count, self.bodies))(counts)
         roles = None if schedule is None else jnp.asarray(schedule, jnp.int32)
-        noise, keys = self.devices.mine((noise, keys), axis=1)
+        noise, keys = self.devices.local((noise, keys), axis=1)
         carry, noted = jax.lax.scan(packed_step, carry, (roles, noise, keys))
-        noted = self.devices.gathered(noted, axis=1)
-        last_value = self.devices.gathered(interaction.values(agent, carry.memory), axis=0)
-        next_role = self.devices.gathered(interaction.turns(agent, carry.memory), axis=0)
+        noted = self.devices.all_gather(noted, axis=1)
+        last_value = self.devices.all_gather(interaction.values(agent, carry.memory), axis=0)
+        next_role = self.devices.all_gather(interaction.turns(agent, carry.memory), axis=0)
         return carry, Rollout(**packings[-1].unpack(noted), last_value=last_value, next_role=next_role)
 
     def _grant(self, agent: Agent, carry: Carry, timestep: TimeStep, keys: Key[Array, "B 3"]) -> tuple[Carry, Any]:

@@ -1,12 +1,27 @@
-"""Devices that share one run: each trains its part of the seeds, or of each seed steps its part of the bodies and
-fits its part of the fit_tasks.
+"""Devices that train together: one mesh with the axes "seeds" and "bodies", of the cores of a CPU or of several GPUs.
 
-One program runs on all of them at once. What it does not share out, every device does for itself, so that all of them
-hold the same policies at any time. jax sees as many devices in a CPU as it is configured to: two of them keep two cores
-busier than one device with two threads, whose every product is cut in two and put together again.
+Who holds what, with 2 seeds, 16 bodies and 2 networks on 4 devices, a mesh of 2 x 2:
+
+                        bodies 0 to 7               bodies 8 to 15
+                  ┌───────────────────────────┬───────────────────────────┐
+                  │ device 0                  │ device 1                  │
+        seed 0    │ worlds of bodies 0 to 7   │ worlds of bodies 8 to 15  │    both: all networks of seed 0,
+                  │ fits network 0            │ fits network 1            │    their optimisers, the whole rollout
+                  ├───────────────────────────┼───────────────────────────┤
+                  │ device 2                  │ device 3                  │
+        seed 1    │ worlds of bodies 0 to 7   │ worlds of bodies 8 to 15  │    both: the same of seed 1
+                  │ fits network 0            │ fits network 1            │
+                  └───────────────────────────┴───────────────────────────┘
+
+Rows never communicate. The devices of a row do so twice in an update: each steps its own bodies, `all_gather` puts the
+rollout together; all of them score it; each fits its share of the networks, `sum_over` gives all results to all.
+
+All devices run one program, and its results are those of a single device, to rounding. Two devices keep two cores of a
+CPU busier than one device with two threads does, which cuts every matrix product in two.
 """
 
 import functools
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,150 +30,151 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as Spec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from advsurprise.errors import UserError
 
 Tree = TypeVar("Tree")
-AXIS = "device"
-WHOLE = Spec()
-"""Held by every device."""
+SEEDS, BODIES = "seeds", "bodies"
+PER_SEED = PartitionSpec(SEEDS)
+"""Layout of arrays [S, …]: each device has its seeds, and devices with the same seeds have the same."""
+PER_BODY = PartitionSpec(SEEDS, BODIES)
+"""Layout of arrays [S, B, …]: each device has its bodies of its seeds."""
 
 
 @dataclass(frozen=True)
 class Devices:
-    """Some devices, seen from the program that each of them runs."""
+    """A mesh of devices. The collectives are for use within a program made by `jit`, on arrays of a single seed."""
 
-    count: int = 1
-    """How many there are."""
+    seeds: int = 1
+    """Rows of the mesh, among which seeds are split."""
+    bodies: int = 1
+    """Devices of a row, among which bodies and networks are split."""
 
     @property
-    def in_one_memory(self) -> int:
-        """How many of them share one memory."""
+    def count(self) -> int:
+        """Number of devices."""
+        return self.seeds * self.bodies
+
+    @property
+    def per_memory(self) -> int:
+        """How many of the devices share one memory: all cores of a CPU, but no two GPUs."""
         return self.count if jax.default_backend() == "cpu" else 1
 
-    def mine(self, tree: Tree, *, axis: int) -> Tree:
-        """This device's part of arrays that all devices hold."""
-        return jax.tree.map(lambda leaf: self._mine(leaf, axis), tree)
-
-    def _mine(self, leaf: jax.Array, axis: int) -> jax.Array:
-        if self.count == 1:
-            return leaf
-        size = leaf.shape[axis] // self.count
-        return jax.lax.dynamic_slice_in_dim(leaf, jax.lax.axis_index(AXIS) * size, size, axis)
-
-    def gathered(self, tree: Tree, *, axis: int) -> Tree:
-        """The parts of all devices side by side, on each of them."""
-        if self.count == 1:
+    def local(self, tree: Tree, *, axis: int) -> Tree:
+        """This device's bodies of arrays with all bodies of a seed along `axis`."""
+        if self.bodies == 1:
             return tree
-        return jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, AXIS, axis=axis, tiled=True), tree)
 
-    def total(self, parts: Sequence[Callable[[], Tree]]) -> Tree:
-        """The sum of what comes of each part, one of which each device does."""
-        if self.count == 1:
+        def part(leaf):
+            size = leaf.shape[axis] // self.bodies
+            return jax.lax.dynamic_slice_in_dim(leaf, jax.lax.axis_index(BODIES) * size, size, axis)
+
+        return jax.tree.map(part, tree)
+
+    def all_gather(self, tree: Tree, *, axis: int) -> Tree:
+        """All bodies of a seed along `axis`, from each device's own."""
+        if self.bodies == 1:
+            return tree
+        return jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, BODIES, axis=axis, tiled=True), tree)
+
+    def sum_over(self, parts: Sequence[Callable[[], Tree]]) -> Tree:
+        """The sum of the results of as many parts as there are devices in a row, each of which computes one."""
+        if self.bodies == 1:
             return parts[0]()
-        return jax.lax.psum(jax.lax.switch(jax.lax.axis_index(AXIS), parts), AXIS)
+        return jax.lax.psum(jax.lax.switch(jax.lax.axis_index(BODIES), parts), BODIES)
 
-    def on_first(self, tree: Tree) -> Tree:
-        """What all devices hold on the first of them only, so that whoever goes on with it does not work on all."""
-        return tree if self.count == 1 else jax.device_put(tree, jax.devices()[0])
-
-    def placed(self, tree: Tree, held: Any) -> Tree:
-        """Arrays on these devices; `held` says which of their axes are shared out, as a prefix of the tree."""
-        if self.count == 1:
-            return tree
-        # By way of the host: jax would compile a program for every shape that it shares out from one device.
-        return jax.device_put(jax.tree.map(_on_host, tree), self._places(held))
-
-    def program(self, function: Callable, takes: Any, gives: Any) -> Any:
-        """A compiled function on these devices; `takes` and `gives` say which axes of its arguments and results are
-        shared out, as prefixes of their trees."""
+    def jit(self, function: Callable, in_specs: Any, out_specs: Any) -> Any:
+        """`function` compiled for all devices, each of which calls it with its part of the arguments. The specs are
+        prefixes of the trees of its arguments and results."""
         if self.count == 1:
             return jax.jit(function)
-        shared = functools.partial(self._shared, function, takes, gives)
-        return jax.jit(shared, in_shardings=self._places(takes), out_shardings=self._places(gives))
+        sharded = functools.partial(self._shard_map, function, in_specs, out_specs)
+        return jax.jit(sharded, in_shardings=self._shardings(in_specs), out_shardings=self._shardings(out_specs))
 
-    def _shared(self, function: Callable, takes: Any, gives: Any, *args: Any) -> Any:
-        """The function on every device. Empty arguments are not handed out but made by each device: XLA dies of them,
-        as of jaxlib 0.11.2."""
+    def shard(self, tree: Tree, specs: Any) -> Tree:
+        """Arrays moved to where `jit` with the same specs expects them; without that it would compile twice."""
+        if self.count == 1:
+            return tree
+        # By way of the host: jax would compile a program for every shape that it splits on a device.
+        return jax.device_put(jax.tree.map(_on_host, tree), self._shardings(specs))
+
+    def on_first(self, tree: Tree) -> Tree:
+        """Whole arrays on the first device, for programs that need only one."""
+        return tree if self.count == 1 else jax.device_put(tree, jax.devices()[0])
+
+    def _shard_map(self, function: Callable, in_specs: Any, out_specs: Any, *args: Any) -> Any:
         leaves, structure = jax.tree.flatten(args)
-        places = jax.tree.leaves(jax.tree.broadcast(self._places(takes), args))
+        shardings = jax.tree.leaves(jax.tree.broadcast(self._shardings(in_specs), args))
+        # XLA (jaxlib 0.11.2) crashes on empty arguments of a sharded program, so each device makes them itself.
+        empty = {
+            index: (sharding.shard_shape(leaf.shape), leaf.dtype)
+            for index, (leaf, sharding) in enumerate(zip(leaves, shardings, strict=True))
+            if leaf.size == 0
+        }
+        full = [index for index in range(len(leaves)) if index not in empty]
 
-        def here(*handed_out):
-            handed = iter(handed_out)
-            pairs = zip(leaves, places, strict=True)
-            own = [next(handed) if leaf.size else _empty(leaf, place) for leaf, place in pairs]
-            return function(*jax.tree.unflatten(structure, own))
+        def on_each(*own):
+            parts = {index: jnp.zeros(*made) for index, made in empty.items()} | dict(zip(full, own, strict=True))
+            return function(*jax.tree.unflatten(structure, [parts[index] for index in range(len(leaves))]))
 
-        full = [(leaf, place.spec) for leaf, place in zip(leaves, places, strict=True) if leaf.size]
-        specs = tuple(spec for _, spec in full)
-        mapped = jax.shard_map(here, mesh=self._mesh, in_specs=specs, out_specs=gives, check_vma=False)
-        return mapped(*(leaf for leaf, _ in full))
+        # Unchecked: jax does not infer that gathered arrays are equal on the devices of a row.
+        specs = tuple(shardings[index].spec for index in full)
+        mapped = jax.shard_map(on_each, mesh=self._mesh, in_specs=specs, out_specs=out_specs, check_vma=False)
+        return mapped(*(leaves[index] for index in full))
 
     @property
     def _mesh(self) -> Mesh:
-        return Mesh(np.asarray(jax.devices()[: self.count]), (AXIS,))
+        return Mesh(np.asarray(jax.devices()[: self.count]).reshape(self.seeds, self.bodies), (SEEDS, BODIES))
 
-    def _places(self, held: Any) -> Any:
-        return jax.tree.map(lambda spec: NamedSharding(self._mesh, spec), held, is_leaf=_is_spec)
-
-
-ALONE = Devices()
-"""A single device."""
+    def _shardings(self, specs: Any) -> Any:
+        return jax.tree.map(lambda spec: NamedSharding(self._mesh, spec), specs)
 
 
-def _is_spec(node: Any) -> bool:
-    return isinstance(node, Spec)
+ONE_DEVICE = Devices()
+"""A mesh of one device, on which nothing is split."""
 
 
 def _on_host(leaf: Any) -> Any:
     return leaf if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else np.asarray(leaf)
 
 
-def _empty(leaf: jax.Array, place: NamedSharding) -> jax.Array:
-    """A device's part of an array without entries."""
-    return jnp.zeros(place.shard_shape(leaf.shape), leaf.dtype)
+def choose(requested: int, *, seeds: int, bodies: int, networks: int) -> Devices:
+    """A mesh of the requested number of devices: as many rows as split the seeds evenly; the devices of each row split
+    its bodies. 0 requests what is fastest: see `default_count`."""
+    available = len(jax.devices())
+    if requested > available:
+        raise UserError(f"there are {available} devices here, not {requested}; choose with --set devices=NUMBER")
+    count = requested or default_count(available, seeds=seeds, bodies=bodies, networks=networks)
+    rows = math.gcd(count, seeds)
+    if bodies % (count // rows):
+        raise UserError(f"{count} devices cannot evenly split seeds ({seeds}) and bodies ({bodies})")
+    return Devices(rows, count // rows)
 
 
-def shared_out(axis: int) -> Spec:
-    """Each device holds its part along an axis."""
-    return Spec(*[None] * axis, AXIS)
+def default_count(available: int, *, seeds: int, bodies: int, networks: int) -> int:
+    """One GPU; of a CPU, as many cores as can have seeds of their own. If that is only one, two cores share the bodies
+    and the networks of a seed, unless there is a single network: with one device to fit it, two threads are faster."""
+    if jax.default_backend() != "cpu":
+        return 1
+    with_own_seeds = max(count for count in range(1, available + 1) if seeds % count == 0)
+    if with_own_seeds > 1:
+        return with_own_seeds
+    return 2 if available > 1 and bodies % 2 == 0 and networks > 1 else 1
 
 
-def choose(asked: int, *, seeds: int, bodies: int, fit_tasks: int) -> Devices:
-    """As many devices as asked for; for 0 as many of a CPU's as are fastest, and one of anything else.
-
-    Devices get seeds of their own if that comes out even, and the more the better. Otherwise they share every seed, its
-    bodies and its fit_tasks: there are seldom more than two fit_tasks, and with a single one, which is not shared, the
-    threads of one device are faster.
-    """
-    there = len(jax.devices())
-    if not asked and jax.default_backend() != "cpu":
-        return ALONE
-    if not asked:
-        by_seed = max(count for count in range(1, there + 1) if seeds % count == 0)
-        by_body = 2 if there > 1 and bodies % 2 == 0 and fit_tasks > 1 else 1
-        return Devices(by_seed if by_seed > 1 else by_body)
-    if seeds % asked and bodies % asked:
-        raise UserError(f"seeds ({seeds}) and bodies ({bodies}) cannot be shared out evenly to {asked} devices")
-    if asked > there:
-        raise UserError(f"there are not {asked} devices here but {there}; choose with --set devices=NUMBER")
-    return Devices(asked)
-
-
-def run_once() -> dict[str, Any]:
-    """How to compile what runs only once: on a CPU, quickly."""
+def quick_compile() -> dict[str, Any]:
+    """Compiler options for a program that runs only once: on a CPU, no optimisation."""
     return {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else {}
 
 
 def see_cores() -> None:
-    """Lets jax see a device in every core of this machine, unless it has begun to compute or says otherwise."""
+    """Makes every core of this machine a jax device, unless the user has set their number or jax is already running."""
     configured = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if configured or jax.config.jax_num_cpu_devices > 0:  # pyright: ignore[reportAttributeAccessIssue]
         return
     try:
         jax.config.update("jax_num_cpu_devices", cores)
-    except RuntimeError:  # it has begun
+    except RuntimeError:  # jax is already running
         return

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
-from advsurprise.learning.devices import ALONE, Devices
+from advsurprise.learning.devices import ONE_DEVICE, Devices
 
 Params = TypeVar("Params")
 Loss = Callable[[Any, Int[Array, " M"], Float[Array, " M"]], tuple[Float[Array, ""], dict[str, Array]]]
@@ -169,13 +169,13 @@ FitResult = tuple[Params, optax.OptState, dict[str, Array]]
 """Parameters, the optimiser's state, and metrics averaged over all steps."""
 
 
-def fit(tasks: dict[str, FitTask], *, devices: Devices = ALONE) -> dict[str, FitResult]:
+def fit(tasks: dict[str, FitTask], *, devices: Devices = ONE_DEVICE) -> dict[str, FitResult]:
     """Fits all networks, independent of each other; several devices take turns in choosing one."""
-    if devices.count == 1:
+    if devices.bodies == 1:
         return _fit(tasks)
-    shares = [list(tasks)[index :: devices.count] for index in range(devices.count)]
+    shares = [list(tasks)[index :: devices.bodies] for index in range(devices.bodies)]
     zeros = {name: jax.tree.map(jnp.zeros_like, task.start()) for name, task in tasks.items()}
-    return devices.total([lambda own=own: zeros | _fit({name: tasks[name] for name in own}) for own in shares])
+    return devices.sum_over([lambda own=own: zeros | _fit({name: tasks[name] for name in own}) for own in shares])
 
 
 def _fit(tasks: dict[str, FitTask]) -> dict[str, FitResult]:

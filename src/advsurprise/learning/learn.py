@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from advsurprise.config import PPOConfig
 from advsurprise.learning import ppo
 from advsurprise.learning.advantage import turn_gae
-from advsurprise.learning.devices import ALONE, Devices
+from advsurprise.learning.devices import ONE_DEVICE, Devices
 from advsurprise.learning.fit import MaskedRows, Rows, StaticRows, fit, named
 from advsurprise.learning.interaction import Agent, role_schedule
 from advsurprise.learning.measures import rollout_metrics
@@ -52,7 +52,7 @@ def learn(
     cfg: PPOConfig,
     *,
     rate: Float[Array, ""] | None = None,
-    devices: Devices = ALONE,
+    devices: Devices = ONE_DEVICE,
     key: PRNGKeyArray,
 ) -> tuple[Learner, dict[str, Array]]:
     """Scores the rollout, estimates advantages, improves each role, and lets the method train its own networks.

@@ -14,7 +14,7 @@ from advsurprise.config import RunConfig
 from advsurprise.envs.base import AbstractEnv
 from advsurprise.learning import devices
 from advsurprise.learning.collect import Carry, ScanCollector
-from advsurprise.learning.devices import ALONE, WHOLE
+from advsurprise.learning.devices import PER_BODY, PER_SEED
 from advsurprise.learning.interaction import Agent, make_agent
 from advsurprise.learning.learn import learn, make_learner
 from advsurprise.methods.base import AbstractMethod
@@ -38,12 +38,11 @@ class Fused:
         self.cfg = cfg
         self.env = make_env(cfg) if env is None else env
         self.method = methods.make(cfg.method, self.env.spec, **cfg.method_fields)
-        seeds, fit_tasks = len(cfg.seeds), num_fit_tasks(self.method)
-        self.devices = devices.choose(cfg.devices, seeds=seeds, bodies=cfg.bodies, fit_tasks=fit_tasks)
-        self._sharers = self.devices if seeds % self.devices.count else ALONE
-        self._collector = ScanCollector(self.env, cfg.bodies, cfg.rollout, self._sharers)
+        seeds, networks = len(cfg.seeds), num_networks(self.method)
+        self.devices = devices.choose(cfg.devices, seeds=seeds, bodies=cfg.bodies, networks=networks)
+        self._collector = ScanCollector(self.env, cfg.bodies, cfg.rollout, self.devices)
         self._primer = ScanCollector(self.env, cfg.bodies, priming_length(self.method, cfg.bodies))
-        self._init = jax.jit(over_seeds(self._init_seed, seeds), compiler_options=devices.run_once())
+        self._init = jax.jit(over_seeds(self._init_seed, seeds), compiler_options=devices.quick_compile())
 
     def init(self) -> TrainState:
         return self.resumed(self._init(seed_keys(self.cfg.seeds)))
@@ -52,26 +51,25 @@ class Fused:
         return self._init.eval_shape(seed_keys(self.cfg.seeds))
 
     def resumed(self, state: TrainState) -> TrainState:
-        # On their devices at once: a program that had found them elsewhere would be compiled again for the next update.
-        return self.devices.placed(state, self._held)
+        return self.devices.shard(state, self._layout)
 
     def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
         return self._update(state)
 
     def collect(self, state: TrainState) -> tuple[Carry, Rollout]:
-        """The first half of an update: bodies move on, and nothing is learnt."""
+        """The first half of an update: a rollout, without learning from it."""
         return self._collect(state)
 
     def trace(self, state: TrainState) -> jax.stages.Traced:
-        """The update's program, for those who measure it: `.lower().compile()` makes it run."""
+        """The program of `update`, to be measured; `.lower().compile()` makes it callable."""
         return self._update.trace(state)
 
     def program_bytes(self, program: jax.stages.Compiled) -> int:
-        """Memory that a compiled program needs while it runs, its arguments and results included: of one device, or of
-        all that share one memory."""
+        """Bytes of memory that a compiled program needs, its arguments and results included: on a GPU, or for all cores
+        of a CPU together."""
         sizes: Any = program.memory_analysis()
-        held = sizes.argument_size_in_bytes + sizes.output_size_in_bytes - sizes.alias_size_in_bytes
-        return self.devices.in_one_memory * (sizes.temp_size_in_bytes + held)
+        arrays = sizes.argument_size_in_bytes + sizes.output_size_in_bytes - sizes.alias_size_in_bytes
+        return self.devices.per_memory * (sizes.temp_size_in_bytes + arrays)
 
     def agents(self, state: TrainState) -> list[Agent]:
         agents = self.devices.on_first(state.learner.agent)
@@ -82,26 +80,21 @@ class Fused:
         return self._collect.trace(state)
 
     @functools.cached_property
-    def _held(self) -> Any:
-        """What each device holds of a state [S, …]: its own seeds, or of all seeds its own bodies."""
-        own_seeds = devices.shared_out(0)
-        return jax.tree.map(lambda _: own_seeds, self.like()) if self._sharers == ALONE else own_bodies(self.like())
+    def _layout(self) -> Any:
+        return state_layout(self.like())
 
     @functools.cached_property
     def _update(self) -> Any:
-        return self._program(self._update_seed, self._held)
+        return self._program(self._update_seed, (self._layout, PER_SEED))
 
     @functools.cached_property
     def _collect(self) -> Any:
-        return self._program(self._collect_seed, self._held.carry)
+        return self._program(self._collect_seed, (self._layout.carry, PER_SEED))
 
-    def _program(self, function: Callable, first: Any) -> Any:
-        """A function of one seed's state, compiled for all seeds on all devices. `first` is what each device holds of
-        the first of two results; the second belongs to whole seeds."""
-        alone = self._sharers == ALONE
-        seeds = len(self.cfg.seeds) // (self.devices.count if alone else 1)
-        second = devices.shared_out(0) if alone else WHOLE
-        return self.devices.program(over_seeds(function, seeds), (self._held,), (first, second))
+    def _program(self, function: Callable, out_specs: Any) -> Any:
+        """A function of one seed's state, compiled for all seeds on all devices."""
+        local_seeds = len(self.cfg.seeds) // self.devices.seeds
+        return self.devices.jit(over_seeds(function, local_seeds), (self._layout,), out_specs)
 
     def _init_seed(self, key: PRNGKeyArray) -> TrainState:
         agent_key, world_key, prime_key = init_keys(key)
@@ -116,35 +109,35 @@ class Fused:
         carry, rollout = self._collect_seed(state)
         key = update_keys(state)[1]
         rate = rate_factor(self.cfg, state.update)
-        learner, metrics = learn(state.learner, rollout, self.cfg.ppo, rate=rate, devices=self._sharers, key=key)
+        learner, metrics = learn(state.learner, rollout, self.cfg.ppo, rate=rate, devices=self.devices, key=key)
         return TrainState(learner, carry, state.update + 1, state.key), metrics
 
 
-def own_bodies(state: TrainState) -> Any:
-    """What each of several devices that share every seed holds of a state [S, …]: its own bodies, and all the rest."""
-    every, own = (jax.tree.map(lambda _, spec=spec: spec, state) for spec in (WHOLE, devices.shared_out(1)))
+def state_layout(state: TrainState) -> Any:
+    """How devices split a state [S, …]: every leaf by seed, and what there is of each body also by body."""
 
-    def bodies(state):
+    def of_bodies(state):
         return [state.carry.env_state, state.carry.memory, state.carry.first]
 
-    return eqx.tree_at(bodies, every, bodies(own), is_leaf=lambda node: node is None)
+    per_seed = jax.tree.map(lambda _: PER_SEED, state)
+    return eqx.tree_at(of_bodies, per_seed, [PER_BODY] * 3, is_leaf=lambda node: node is None)
 
 
-def num_fit_tasks(method: AbstractMethod) -> int:
+def num_networks(method: AbstractMethod) -> int:
     """Networks that a method fits in an update."""
     return len(method.networks) + (len(method.roles) if method.trains else 0)
 
 
 def over_seeds(function: Callable, seeds: int) -> Callable:
-    """The function of one seed for arguments with an axis S. A single seed is not mapped: that would cost a little."""
+    """The function of one seed for arguments with an axis S. One seed is not mapped: that would cost a little."""
     if seeds > 1:
         return jax.vmap(function)
 
-    def alone(*args):
-        found = function(*jax.tree.map(lambda leaf: leaf[0], args))
-        return jax.tree.map(lambda leaf: leaf[None], found)
+    def one_seed(*args):
+        result = function(*jax.tree.map(lambda leaf: leaf[0], args))
+        return jax.tree.map(lambda leaf: leaf[None], result)
 
-    return alone
+    return one_seed
 
 
 def make_env(cfg: RunConfig) -> AbstractEnv:
