@@ -14,7 +14,7 @@ Who holds what, with 2 seeds, 16 bodies and 2 networks on 4 devices, a mesh of 2
                   └───────────────────────────┴───────────────────────────┘
 
 Rows never communicate. The devices of a row do so twice in an update: each steps its own bodies, `all_gather` puts the
-rollout together; all of them score it; each fits its share of the networks, `sum_over` gives all results to all.
+rollout together; all of them score it; each fits its share of the networks, `sum_over` gives every device all of them.
 
 All devices run one program, and its results are those of a single device, to rounding. Two devices keep two cores of a
 CPU busier than one device with two threads does, which cuts every matrix product in two.
@@ -153,8 +153,8 @@ def choose(requested: int, *, seeds: int, bodies: int, networks: int) -> Devices
 
 
 def default_count(available: int, *, seeds: int, bodies: int, networks: int) -> int:
-    """One GPU; of a CPU, as many cores as can have seeds of their own. If that is only one, two cores share the bodies
-    and the networks of a seed, unless there is a single network: with one device to fit it, two threads are faster."""
+    """One GPU; of a CPU, as many cores as can have seeds of their own. If that is only one, two cores share each seed's
+    bodies and networks, unless there is a single network: a second device would wait while the first fits it."""
     if jax.default_backend() != "cpu":
         return 1
     with_own_seeds = max(count for count in range(1, available + 1) if seeds % count == 0)
