@@ -194,7 +194,7 @@ class Countdown(AbstractEnv[CountdownState]):
     def place(self, state):
         return jnp.zeros(0, jnp.int32)
 
-    def rewound(self, first, state):
+    def rewind(self, first, state):
         return dataclasses.replace(first, episodes=state.episodes)
 
 

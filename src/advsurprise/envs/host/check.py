@@ -304,5 +304,6 @@ def _close(env: gymnasium.Env, findings: Findings) -> None:
 
 def _train_line(name: str, kwargs: dict[str, Any] | None) -> str:
     words = ["advsurprise", "train", "--env", name]
-    words += ["--set", *(f"env.{key}={json.dumps(value)}" for key, value in kwargs.items())] if kwargs else []
+    for key, value in (kwargs or {}).items():
+        words += ["--set", f"env.{key}={json.dumps(value)}"]
     return shlex.join(words)

@@ -8,17 +8,32 @@ import pathlib
 import re
 import sys
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec as Registration
 
+from advsurprise.envs.world import World
 from advsurprise.errors import UserError, nearest
 
+if TYPE_CHECKING:
+    from advsurprise.envs.host.base import Host
 
-def is_foreign(name: str) -> bool:
-    """Whether a name is written as one of Gymnasium's or of a file, not as one of our own worlds."""
+
+def is_gymnasium(name: str) -> bool:
+    """Whether a name is written as one of Gymnasium's ids or as a class of a file, not as one of our own worlds."""
     return ":" in name or name in gymnasium.registry or re.search(r"-v\d+$", name) is not None
+
+
+def world(name: str) -> World:
+    """The host world behind a name of Gymnasium's; whether there is one is known when it is opened."""
+    return World(name, "a Gymnasium environment", "host", functools.partial(_open, name), None)
+
+
+def _open(name: str, bodies: int, **kwargs: Any) -> "Host":
+    from advsurprise.envs.host.gymnasium import open_host
+
+    return open_host(name, bodies, kwargs=kwargs)
 
 
 def make_env(name: str, kwargs: dict[str, Any] | None = None) -> gymnasium.Env:
