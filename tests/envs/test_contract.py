@@ -236,8 +236,8 @@ def travelled(request):
         first = jax.tree.map(lambda new, old, over=over: np.where(_like(over, new), new, old), host.state, first)
     before = jax.tree.map(np.asarray, host.state)
     request = np.arange(host.bodies) % 3
-    found = host.relocate(request)
-    return env, request, first, before, jax.tree.map(np.asarray, host.state), seen[-1], found
+    shown = host.relocate(request)
+    return env, request, first, before, jax.tree.map(np.asarray, host.state), seen[-1], shown
 
 
 def _like(mask, leaf):
@@ -248,23 +248,23 @@ def _of(mask, states):
     return jax.tree.map(lambda leaf: leaf[mask], states)
 
 
-LIVED = ("visited_life", "episodes")
-"""What counts a life in the worlds here."""
+COUNTED = ("visited", "visited_life", "uses", "restarts", "dark_steps", "episodes")
+"""What counts, in an episode or in a life, in the worlds here."""
 
 
-def test_only_bodies_that_wish_it_are_taken_elsewhere(travelled):
-    _, request, _, before, after, last_seen, found = travelled
+def test_only_bodies_that_request_it_are_relocated(travelled):
+    _, request, _, before, after, last_seen, shown = travelled
     stays = request == CONTINUE
     assert _equal(_of(stays, before), _of(stays, after))
-    assert np.array_equal(found.obs[stays], last_seen.obs[stays])
-    assert np.array_equal(found.place[stays], last_seen.place[stays])
+    assert np.array_equal(shown.obs[stays], last_seen.obs[stays])
+    assert np.array_equal(shown.place[stays], last_seen.place[stays])
 
 
-def test_a_rewound_body_finds_its_first_state_in_all_but_its_life(travelled):
+def test_a_rewound_body_is_in_its_first_state_but_for_what_was_counted(travelled):
     _, request, first, before, after, _, _ = travelled
     back = request == REWIND
     for name in vars(first):
-        expected = before if name in LIVED else first
+        expected = before if name in COUNTED else first
         assert np.array_equal(getattr(after, name)[back], getattr(expected, name)[back]), name
     assert not _equal(_of(back, before), _of(back, after))
 
@@ -281,12 +281,12 @@ def test_a_body_that_restarts_begins_a_new_episode_of_the_same_life(travelled):
     assert not (after.grid[anew] == first.grid[anew]).all(axis=1).any()
 
 
-def test_what_bodies_find_elsewhere_is_what_their_states_show(travelled):
-    env, _, _, _, after, _, found = travelled
+def test_what_relocated_bodies_see_is_what_their_states_show(travelled):
+    env, _, _, _, after, _, shown = travelled
     states = jax.tree.map(jnp.asarray, after)
-    assert np.array_equal(found.obs, jax.vmap(env.observe)(states))
-    assert np.array_equal(found.place, jax.vmap(env.place)(states))
-    assert not (found.terminated | found.truncated).any()
+    assert np.array_equal(shown.obs, jax.vmap(env.observe)(states))
+    assert np.array_equal(shown.place, jax.vmap(env.place)(states))
+    assert not (shown.terminated | shown.truncated).any()
 
 
 def test_a_new_episode_is_what_a_body_is_rewound_to_next(getkey):

@@ -242,6 +242,34 @@ def test_rooms_of_the_life_outlive_the_episode(getkey):
     assert int(fresh.time) == 0
 
 
+def test_rewinding_keeps_what_the_episode_counted_and_nothing_else(getkey):
+    # Alice walks into the dark room and stills the noisy one; Bob begins where she did, and stays there.
+    env = make("rooms/switch")
+    first = env.initial(key=getkey())
+    moved = dataclasses.replace(
+        first,
+        position=first.position + 1,
+        time=jnp.int32(40),
+        stilled=jnp.array([True, False]),
+        visited=jnp.array([True, True]),
+        visited_life=jnp.array([True, True]),
+        uses=jnp.int32(2),
+        restarts=jnp.int32(1),
+        dark_steps=jnp.int32(7),
+    )
+    again = env.rewind(first, moved)
+    counted = {"visited", "visited_life", "uses", "restarts", "dark_steps"}
+    for name in vars(first):
+        assert np.array_equal(getattr(again, name), getattr(moved if name in counted else first, name)), name
+    measured = env.measure(env.transition(again, jnp.int32(Action.DONE), key=getkey())[0])
+    assert {name: float(measured[name]) for name in ("rooms_episode", "uses", "dark_steps", "stilled")} == {
+        "rooms_episode": 2,
+        "uses": 2,
+        "dark_steps": 7,
+        "stilled": 0,
+    }
+
+
 def test_balls_wander_one_cell_at_a_time_and_stop_when_stilled(getkey):
     env = make("rooms/four", noise="balls", kinds=("noisy", "dark", "noisy", "dark"), max_steps=500)
     state = env.initial(key=getkey())
@@ -293,8 +321,9 @@ def test_balls_are_as_many_as_asked_for():
         ({"rooms": 1, "key_room": 0}, "one room alone has none"),
         ({"ball_density": 2.0}, "ball_density must be 0 to 1"),
         ({"max_steps": 0}, "max_steps must be at least 1"),
-        ({"rooms": 4.5}, "rooms must be a int"),
-        ({"rooms": True}, "rooms must be a int"),
+        ({"rooms": 4.5}, "rooms must be a whole number"),
+        ({"rooms": True}, "rooms must be a whole number"),
+        ({"kinds": "dark"}, "kinds must be a list"),
         ({"romms": 5}, "did you mean 'rooms'"),
     ],
 )

@@ -7,7 +7,7 @@ host. The part of a name before the slash is the name of that file. Anything wri
 
 import importlib
 import importlib.util
-import pathlib
+import pkgutil
 from typing import TYPE_CHECKING, Any
 
 from advsurprise.envs.world import World
@@ -34,9 +34,9 @@ def find(id: str) -> World:
 
 def list_envs() -> dict[str, str]:
     """Every world's name and what it is, in one line."""
-    files = pathlib.Path(__file__).parent
-    names = sorted(path.stem for folder in (files, files / "host") for path in folder.glob("[!_]*.py"))
-    worlds = [world for name in names for world in _family(name).values()]
+    packages = [importlib.import_module(folder) for folder in FOLDERS]
+    names = {module.name for package in packages for module in pkgutil.iter_modules(package.__path__)}
+    worlds = [world for name in sorted(names) for world in _family(name).values()]
     return {world.id: world.description for world in worlds if not world.calibration}
 
 

@@ -55,7 +55,7 @@ class RoomWorld(AbstractEnv[RoomState]):
     doors: Literal["closed", "open"] = eqx.field(static=True, default="closed")
     """State of the doors when an episode begins."""
     key_room: int = eqx.field(static=True, default=-1)
-    """Room in which a key to the door before it lies (the first room: to its own door); -1 for no key."""
+    """Room that holds a key to the door before it (the first room: to its own door); -1 for no key."""
     view: int = eqx.field(static=True, default=7)
     """Side of the square the body sees; odd."""
     encoding: Literal["compact", "shared", "symbolic"] = eqx.field(static=True, default="compact")

@@ -39,4 +39,4 @@ class Host(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Lets go of the world."""
+        """Closes the world."""

@@ -18,7 +18,7 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 
 from advsurprise.envs.host.gymnasium import open_host
 from advsurprise.envs.host.load import make_env, sentence
-from advsurprise.envs.host.spaces import Reading, read_actions, read_observations, short
+from advsurprise.envs.host.spaces import Reading, read_actions, read_metadata, read_observations, short
 from advsurprise.errors import UserError
 
 WALK_STEPS = 1000
@@ -26,7 +26,7 @@ WALK_STEPS = 1000
 WALK_SECONDS = 5.0
 """Time that these may take."""
 SEED_STEPS = 50
-"""Steps that must come out the same from the same seed."""
+"""Steps that the same seed must repeat."""
 SPEED_BODIES = 4
 SPEED_SECONDS = 0.5
 DENSITIES = {"classes": "categorical", "image": "gaussian", "vector": "gaussian"}
@@ -35,10 +35,10 @@ DENSITIES = {"classes": "categorical", "image": "gaussian", "vector": "gaussian"
 
 @dataclass
 class Findings:
-    """What a check found."""
+    """The results of a check."""
 
     problems: list[str] = field(default_factory=list)
-    """What must be mended."""
+    """What must be fixed."""
     notes: list[str] = field(default_factory=list)
     """What is worth knowing."""
 
@@ -119,7 +119,7 @@ def _read(env: gymnasium.Env, name: str, findings: Findings) -> Reading | None:
     with _as_problems(findings):
         reading = read_observations(env.observation_space, name)
     with _as_problems(findings):
-        read_actions(env.action_space, name)
+        read_metadata(env.metadata, read_actions(env.action_space, name), name)
     return reading
 
 
