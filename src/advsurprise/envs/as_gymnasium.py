@@ -44,7 +44,7 @@ class RoomsEnv(gymnasium.Env):
         return np.array(obs), _plain(info)
 
     def step(self, action):
-        """Takes one step; the episode is not begun anew by itself."""
+        """Takes one step; after the last one of an episode, `reset` begins the next."""
         if self._state is None:
             raise gymnasium.error.ResetNeeded("reset the environment before stepping it")
         if not self.action_space.contains(action):

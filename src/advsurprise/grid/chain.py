@@ -15,7 +15,7 @@ from advsurprise.errors import UserError
 from advsurprise.grid.lights import below
 
 TRIES = 8
-"""Places tried for each further room before the whole chain is begun again."""
+"""Places tried for each further room before the whole chain is started over."""
 DRAWS = 5
 """Random words per try: exit wall, door along it, the two sides, the offset along the shared wall."""
 FIRST_ENTRY_WALL = 2

@@ -249,7 +249,7 @@ def test_only_bodies_that_request_it_begin_anew(any_counting_host):
     host.close()
 
 
-def test_a_world_that_takes_all_bodies_elsewhere_is_refused():
+def test_a_world_that_relocates_all_bodies_is_refused():
     host = GymnasiumHost(Lockstep(mode=AutoresetMode.SAME_STEP), "Lockstep")
     host.reset(0)
     list(play(host, [[0, 0]]))

@@ -40,7 +40,7 @@ def test_training_writes_a_row_per_update_and_resuming_continues(folder, capsys)
     folder, before = folder
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [UPDATE * number for number in range(1, 6)]
-    # The world's own setting was heeded: no episode is longer than twelve steps, and some were seen to their end.
+    # The world's own setting was used: no episode is longer than twelve steps, and some ended.
     lengths = [row["end/episode_length"] for row in rows if row["episodes"]]
     assert lengths
     assert max(lengths) <= 12

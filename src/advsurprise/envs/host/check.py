@@ -1,4 +1,4 @@
-"""`advsurprise check-env`: what is wrong with an environment, in sentences, before a training run finds out."""
+"""`advsurprise check-env`: what is wrong with an environment, in sentences, before a training run fails."""
 
 import contextlib
 import json
@@ -125,7 +125,7 @@ def _read(env: gymnasium.Env, name: str, findings: Findings) -> Reading | None:
 
 @contextlib.contextmanager
 def _as_problems(findings: Findings, what: str = "") -> Iterator[None]:
-    """Turns what is raised inside into a sentence: ours as it is, others' with what was being done."""
+    """Turns an exception into a problem: a `UserError` as it is, any other with what was being done."""
     try:
         yield
     except UserError as error:
@@ -145,7 +145,7 @@ def _warnings_as_notes(findings: Findings) -> Iterator[None]:
 
 
 def _answers_well(env: gymnasium.Env, findings: Findings) -> bool:
-    """One reset and one step of the environment itself: its wrappers would stumble over an answer of the wrong form."""
+    """One reset and one step of the environment itself: its wrappers would fail on a result of the wrong form."""
     bare = env.unwrapped
     known = len(findings.problems)
     with _as_problems(findings, "reset(seed=0)"):
@@ -273,11 +273,11 @@ def _difference(one: list[Any], other: list[Any]) -> int | None:
 
 def _compare(first: list[Any], second: list[Any], where: str, findings: Findings) -> None:
     step = _difference(first, second)
-    cure = "draw all randomness from self.np_random, which super().reset(seed=seed) seeds"
+    remedy = "draw all randomness from self.np_random, which super().reset(seed=seed) seeds"
     if step == 0:
-        findings.problem(f"reset(seed=7) {where} gave another first observation; {cure}")
+        findings.problem(f"reset(seed=7) {where} gave another first observation; {remedy}")
     elif step is not None:
-        findings.problem(f"the same seed and actions {where} led elsewhere at step {step}; {cure}")
+        findings.problem(f"the same seed and actions {where} gave another result at step {step}; {remedy}")
 
 
 def _speed(name: str, kwargs: dict[str, Any] | None, findings: Findings) -> int | None:

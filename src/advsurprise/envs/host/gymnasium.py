@@ -140,9 +140,9 @@ class GymnasiumHost(Host):
     def relocate(self, request: Int[np.ndarray, " bodies"]) -> TimeStep:
         """Begins a new episode of every body with a request: a Gymnasium environment cannot be rewound."""
         if not self._ready:
-            raise RuntimeError("reset the world before taking bodies elsewhere")
+            raise RuntimeError("reset the world before relocating bodies")
         if self._pending is not None:
-            raise RuntimeError("receive the last step before taking bodies elsewhere")
+            raise RuntimeError("receive the last step before relocating bodies")
         mask = request != CONTINUE
         if mask.any():
             self._shown = self._begin_anew(mask)

@@ -54,9 +54,9 @@ class PureHost(Host, Generic[State]):
     def relocate(self, request: Int[np.ndarray, " bodies"]) -> TimeStep:
         """Exact: a body that is rewound is in its episode's first state again."""
         if self._keys is None:
-            raise RuntimeError("reset the world before taking bodies elsewhere")
+            raise RuntimeError("reset the world before relocating bodies")
         if self._pending is not None:
-            raise RuntimeError("receive the last step before taking bodies elsewhere")
+            raise RuntimeError("receive the last step before relocating bodies")
         requests = jnp.asarray(request, jnp.int32)
         self._first, self._state, timestep = _relocate_jit(self.env, self._keys, self._first, self._state, requests)
         # Relocated again before the next step, bodies must get another episode.
