@@ -289,7 +289,7 @@ def test_rewinding_keeps_what_the_episode_counted_and_nothing_else(getkey):
 def test_balls_wander_one_cell_at_a_time_and_stop_when_stilled(getkey):
     env = make("rooms/four", noise="balls", kinds=("noisy", "dark", "noisy", "dark"), max_steps=500)
     state = _begin(env, getkey())
-    _, (states, _, _) = _walk(env, state, [Action.DONE] * 200, getkey())
+    last, (states, _, _) = _walk(env, state, [Action.DONE] * 200, getkey())
     cells = np.asarray(states.balls)
     here = cells != -1
     assert (here == here[0]).all()
@@ -301,7 +301,6 @@ def test_balls_wander_one_cell_at_a_time_and_stop_when_stilled(getkey):
         assert len(set(present.tolist())) == present.size
         assert tiles.is_ball(np.asarray(states.grid)[moment, present]).all()
         assert tiles.is_ball(np.asarray(states.grid)[moment]).sum() == present.size
-    last = jax.tree.map(lambda leaf: leaf[-1], states)
     still = dataclasses.replace(last, stilled=jnp.array([True, False, True, False]))
     _, (states, _, _) = _walk(env, still, [Action.DONE] * 20, getkey())
     assert (np.asarray(states.balls) == np.asarray(last.balls)).all()
