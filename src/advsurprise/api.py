@@ -9,7 +9,6 @@ from typing import Any, get_args
 from advsurprise import envs, methods
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.envs.base import AbstractEnv
-from advsurprise.envs.host.load import is_foreign
 from advsurprise.errors import UserError
 from advsurprise.evaluation.play import play, play_host, summary
 from advsurprise.learning import devices
@@ -47,7 +46,7 @@ class Trained:
     ) -> dict[str, dict[str, float]]:
         """Mean and 95% interval of every measure over whole episodes, here or in another world of the same views."""
         share = max(1, episodes // seeds)
-        if is_foreign(self.config.env):
+        if envs.find(self.config.env).kind == "host":
             return self._evaluate_foreign(share, seeds, player)
         world = self._world(env, env_fields)
         agents = [self._in(world, agent) for agent in self.agents]
@@ -69,8 +68,8 @@ class Trained:
     def cross_play(self, *, episodes: int = 200, seeds: int = 10) -> list[dict[str, Any]]:
         """Every role by its policy, by random actions, or by nobody, against every choice for the others: what each
         policy is worth, shown against the same opponents."""
-        if is_foreign(self.config.env):
-            raise UserError(f"cross-play needs a world of ours, not {self.config.env}")
+        if envs.find(self.config.env).kind == "host":
+            raise UserError(f"cross-play needs a pure world, not {self.config.env}")
         world = self._world(None, None)
         roles = self.agents[0].method.roles
         share = max(1, episodes // seeds)
@@ -91,7 +90,8 @@ class Trained:
         kept = self.config.env_fields
         if env is not None:
             # In another world the policies must at least see as they were trained to.
-            kept = {name: value for name, value in kept.items() if name in ("encoding", "view")}
+            names = envs.find(env).view_fields
+            kept = {name: value for name, value in kept.items() if name in names}
         fields = {**kept, **(env_fields or {})}
         return envs.make(self.config.env if env is None else env, **fields)
 

@@ -5,7 +5,7 @@ import json
 import pathlib
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -170,26 +170,45 @@ def read_seeds(text: str) -> tuple[int, ...]:
     raise UserError(f"seeds are written 0..4 or 0,3,7 or 5, not {text!r}")
 
 
+def read_fields(settings: Iterable[str], fields: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Values from settings such as rooms=6, each read as the type of its field asks; where any field is accepted
+    (None), as JSON if it is that, else as the word itself."""
+    values: dict[str, Any] = {}
+    for setting in settings:
+        name, text = _split(setting)
+        if fields is not None and name not in fields:
+            raise UserError(f"unknown field {nearest(name, fields)}")
+        values[name] = _guess(text) if fields is None else read_value(name, fields[name], text)
+    return values
+
+
+def _split(setting: str) -> tuple[str, str]:
+    name, equals, text = setting.partition("=")
+    if not equals:
+        raise UserError(f"write --set FIELD=VALUE, not {setting!r}")
+    return name, text
+
+
 def changed(
-    cfg: RunConfig, words: Iterable[str], *, env_type: type | None, method_type: type, **given: Any
+    cfg: RunConfig, words: Iterable[str], *, world_fields: Mapping[str, Any] | None, method_type: type, **given: Any
 ) -> RunConfig:
-    """The configuration with fields given by name and by words such as ppo.lr=1e-4, env.rooms=6, bodies=64."""
-    homes: dict[str, Any] = {"ppo": PPOConfig, "env": env_type, "method": method_type}
+    """The configuration with fields given by name and by words such as ppo.lr=1e-4, env.rooms=6, bodies=64.
+
+    `world_fields` are the types of the world's fields; None if it accepts any.
+    """
+    hints_of = {"ppo": get_type_hints(PPOConfig), "env": world_fields, "method": get_type_hints(method_type)}
     parts: dict[str, dict[str, Any]] = {"ppo": {}, "env": {}, "method": {}, "": {}}
     for word in words:
-        name, equals, text = word.partition("=")
-        if not equals:
-            raise UserError(f"write --set FIELD=VALUE, not {word!r}")
+        name, text = _split(word)
         prefix, dot, last = name.rpartition(".")
-        if dot and prefix not in homes:
+        if dot and prefix not in hints_of:
             raise UserError(f"unknown field {name!r}: fields begin with ppo., env. or method., or are the run's own")
-        if prefix == "env" and env_type is None:
-            parts["env"][last] = _guess(text)
+        hints = hints_of[prefix] if dot else get_type_hints(RunConfig)
+        if hints is None:
+            parts[prefix][last] = _guess(text)
             continue
-        owner = homes[prefix] if dot else RunConfig
-        own = {"env", "env_fields", "method", "method_fields", "ppo", "seeds"}
-        hints = {key: hint for key, hint in get_type_hints(owner).items() if key not in ("id", "spec")}
-        hints = hints if dot else {key: hint for key, hint in hints.items() if key not in own}
+        own = {"spec"} if dot else {"env", "env_fields", "method", "method_fields", "ppo", "seeds"}
+        hints = {key: hint for key, hint in hints.items() if key not in own}
         if last not in hints:
             known = {f"{prefix}{dot}{key}" for key in hints} | (
                 {f"ppo.{k}" for k in get_type_hints(PPOConfig)} if not dot else set()
@@ -242,7 +261,7 @@ def read_config(path: pathlib.Path) -> RunConfig:
 
 
 def _guess(text: str) -> Any:
-    """A value for a field of a world that is not ours: JSON if it is that, else the word itself."""
+    """A value for a field whose type is not known: JSON if it is that, else the word itself."""
     try:
         return json.loads(text)
     except ValueError:

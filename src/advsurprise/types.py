@@ -49,6 +49,8 @@ class EnvSpec(NamedTuple):
     """Whether an episode can be cut by the clock, so that final observations need a value."""
     places: tuple[int, ...] = ()
     """How many values each entry of `TimeStep.place` can take; empty if the world does not reveal where the body is."""
+    cell_entries: int = 0
+    """How many leading entries of `TimeStep.place` are the body's cell; the rest is what it has changed there."""
     noop: int | None = None
     """The action that does nothing; None if there is none."""
     first_role: str = ""
@@ -77,7 +79,7 @@ class TimeStep(eqx.Module):
     """Measures of the state the action led to, keys as in `EnvSpec.info`."""
     place: Int[Array, "..."] | None = None
     """Where the body is, and what it has changed, when it sees `obs`: noise aside, equal places are equal situations.
-    The first two entries are column and row. None if the world does not reveal it."""
+    The first `EnvSpec.cell_entries` are its cell. None if the world does not reveal it."""
     final_place: Int[Array, "..."] | None = None
     """The same for `final_obs`."""
 

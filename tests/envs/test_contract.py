@@ -16,13 +16,12 @@ from advsurprise.envs.base import AbstractEnv, Outcome
 from advsurprise.envs.host.pure import as_host
 from advsurprise.types import CONTINUE, RESTART, REWIND, EnvSpec, Measure
 
-VARIANTS = {
-    "balls": ("rooms/four", {"noise": "balls", "max_steps": 20}),
-    "symbolic": ("rooms/lock", {"encoding": "symbolic", "view": 5, "max_steps": 20}),
-    "truncated": ("rooms/four", {"timeout": "truncated", "max_steps": 20}),
-    "one room": ("rooms/four", {"rooms": 1, "max_steps": 20}),
-}
-WORLDS = {id: (id, {}) for id in advsurprise.list_envs()} | VARIANTS
+# Every world once, in short episodes, and every way in which their programs differ.
+FIELDS = {"rooms/door": {"timeout": "truncated"}, "rooms/lock": {"encoding": "symbolic", "view": 5}}
+VARIANTS = {"balls": ("rooms/four", {"noise": "balls"}), "one room": ("rooms/four", {"rooms": 1})}
+WORLDS = {id: (id, FIELDS.get(id, {})) for id in advsurprise.list_envs()} | VARIANTS
+WORLDS = {name: (id, {"max_steps": 20} | fields) for name, (id, fields) in WORLDS.items()}
+HOSTED = ("rooms/door", "balls")
 BODIES = 6
 
 
@@ -85,11 +84,11 @@ def test_an_episode_ends_once_and_the_next_begins_in_the_same_step(env, getkey):
     assert np.flatnonzero(ended).tolist() == [length, 2 * length]
     assert not bool((played.terminated & played.truncated).any())
     # `obs` is what the fresh state shows; `final_obs` of other steps is `obs`.
-    observe = jax.jit(jax.vmap(env.observe))
-    assert np.array_equal(played.obs, observe(states))
+    obs, place = jax.jit(jax.vmap(lambda state: (env.observe(state), env.place(state))))(states)
+    assert np.array_equal(played.obs, obs)
     assert np.array_equal(played.obs[~ended], played.final_obs[~ended])
     # So with places.
-    assert np.array_equal(played.place, jax.jit(jax.vmap(env.place))(states))
+    assert np.array_equal(played.place, place)
     assert np.array_equal(played.place[~ended], played.final_place[~ended])
     assert not np.array_equal(played.place, played.final_place)
 
@@ -102,11 +101,17 @@ def test_final_obs_and_info_belong_to_the_episode_that_ended(env, getkey):
     step_key = jax.random.split(key)[1]
     move_key, _ = jax.random.split(jax.random.split(step_key, len(actions))[length - 1])
     before = jax.tree.map(lambda leaf: leaf[length - 1], states)
-    moved, outcome = jax.jit(lambda s, a, k: env.transition(s, a, key=k))(before, actions[length - 1], move_key)
+
+    @jax.jit
+    def move(state, action, key):
+        moved, outcome = env.transition(state, action, key=key)
+        return outcome, env.observe(moved), env.place(moved), env.measure(moved)
+
+    outcome, obs, place, measured = move(before, actions[length - 1], move_key)
     assert bool(outcome.terminated | outcome.truncated)
-    assert np.array_equal(played.final_obs[length], env.observe(moved))
-    assert np.array_equal(played.final_place[length], env.place(moved))
-    assert _equal(jax.tree.map(lambda leaf: leaf[length], played.info), env.measure(moved))
+    assert np.array_equal(played.final_obs[length], obs)
+    assert np.array_equal(played.final_place[length], place)
+    assert _equal(jax.tree.map(lambda leaf: leaf[length], played.info), measured)
 
 
 def test_same_key_same_trajectory(env, getkey):
@@ -135,6 +140,10 @@ def test_bodies_in_a_batch_are_bodies_alone(env, getkey):
         assert _equal(jax.tree.map(lambda leaf, body=body: leaf[body], together), alone[body])
 
 
+# The adapter is the same for all worlds: two stand for them, one of each kind of end.
+@pytest.mark.parametrize(
+    "env", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in HOSTED], indirect=True
+)
 def test_the_host_contract_gives_the_same_episodes_for_the_same_seed(env):
     actions = np.random.default_rng(0).integers(0, env.spec.num_actions, (env.spec.max_steps + 2, BODIES))
     runs = []
@@ -151,13 +160,13 @@ def test_the_host_contract_gives_the_same_episodes_for_the_same_seed(env):
     assert (runs[0][env.spec.max_steps].terminated | runs[0][env.spec.max_steps].truncated).all()
 
 
-def test_a_host_refuses_to_be_used_out_of_order(env):
-    host = as_host(env, 2)
+def test_a_host_refuses_to_be_used_out_of_order():
+    host = as_host(Countdown(), 2)
     with pytest.raises(RuntimeError, match="reset"):
         host.send(np.zeros(2, np.int64))
     with pytest.raises(RuntimeError, match="send"):
         host.recv()
-    with pytest.raises(RuntimeError, match="before taking bodies elsewhere"):
+    with pytest.raises(RuntimeError, match="before relocating bodies"):
         host.relocate(np.zeros(2, np.int64))
 
 
@@ -194,7 +203,7 @@ class Countdown(AbstractEnv[CountdownState]):
     def place(self, state):
         return jnp.zeros(0, jnp.int32)
 
-    def rewound(self, first, state):
+    def rewind(self, first, state):
         return dataclasses.replace(first, episodes=state.episodes)
 
 
@@ -218,13 +227,13 @@ def test_only_the_bodies_that_ended_begin_anew():
     scope="module", params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in ("countdown", "balls")]
 )
 def travelled(request):
-    """Bodies before and after they were taken elsewhere, all at once: requests, and states as numpy."""
+    """Bodies before and after they were relocated, all at once: requests, and states as numpy."""
     if request.param == "countdown":
-        env, steps = Countdown(), 4
+        env, steps, bodies = Countdown(), 4, 3 * BODIES
     else:
         id, fields = WORLDS[request.param]
-        env, steps = advsurprise.make(id, **fields), 15
-    host = as_host(env, 3 * BODIES)
+        env, steps, bodies = advsurprise.make(id, **fields), 15, BODIES
+    host = as_host(env, bodies)
     seen = [host.reset(seed=3)]
     first = host.state
     for action in np.random.default_rng(0).integers(0, env.spec.num_actions, (steps, host.bodies)):
@@ -236,8 +245,8 @@ def travelled(request):
         first = jax.tree.map(lambda new, old, over=over: np.where(_like(over, new), new, old), host.state, first)
     before = jax.tree.map(np.asarray, host.state)
     request = np.arange(host.bodies) % 3
-    found = host.relocate(request)
-    return env, request, first, before, jax.tree.map(np.asarray, host.state), seen[-1], found
+    shown = host.relocate(request)
+    return env, request, first, before, jax.tree.map(np.asarray, host.state), seen[-1], shown
 
 
 def _like(mask, leaf):
@@ -248,23 +257,23 @@ def _of(mask, states):
     return jax.tree.map(lambda leaf: leaf[mask], states)
 
 
-LIVED = ("visited_life", "episodes")
-"""What counts a life in the worlds here."""
+COUNTED = ("visited", "visited_life", "uses", "restarts", "dark_steps", "episodes")
+"""What counts, in an episode or in a life, in the worlds here."""
 
 
-def test_only_bodies_that_wish_it_are_taken_elsewhere(travelled):
-    _, request, _, before, after, last_seen, found = travelled
+def test_only_bodies_that_request_it_are_relocated(travelled):
+    _, request, _, before, after, last_seen, shown = travelled
     stays = request == CONTINUE
     assert _equal(_of(stays, before), _of(stays, after))
-    assert np.array_equal(found.obs[stays], last_seen.obs[stays])
-    assert np.array_equal(found.place[stays], last_seen.place[stays])
+    assert np.array_equal(shown.obs[stays], last_seen.obs[stays])
+    assert np.array_equal(shown.place[stays], last_seen.place[stays])
 
 
-def test_a_rewound_body_finds_its_first_state_in_all_but_its_life(travelled):
+def test_a_rewound_body_is_in_its_first_state_but_for_what_was_counted(travelled):
     _, request, first, before, after, _, _ = travelled
     back = request == REWIND
     for name in vars(first):
-        expected = before if name in LIVED else first
+        expected = before if name in COUNTED else first
         assert np.array_equal(getattr(after, name)[back], getattr(expected, name)[back]), name
     assert not _equal(_of(back, before), _of(back, after))
 
@@ -281,17 +290,18 @@ def test_a_body_that_restarts_begins_a_new_episode_of_the_same_life(travelled):
     assert not (after.grid[anew] == first.grid[anew]).all(axis=1).any()
 
 
-def test_what_bodies_find_elsewhere_is_what_their_states_show(travelled):
-    env, _, _, _, after, _, found = travelled
+def test_what_relocated_bodies_see_is_what_their_states_show(travelled):
+    env, _, _, _, after, _, shown = travelled
     states = jax.tree.map(jnp.asarray, after)
-    assert np.array_equal(found.obs, jax.vmap(env.observe)(states))
-    assert np.array_equal(found.place, jax.vmap(env.place)(states))
-    assert not (found.terminated | found.truncated).any()
+    obs, place = jax.jit(jax.vmap(lambda state: (env.observe(state), env.place(state))))(states)
+    assert np.array_equal(shown.obs, obs)
+    assert np.array_equal(shown.place, place)
+    assert not (shown.terminated | shown.truncated).any()
 
 
 def test_a_new_episode_is_what_a_body_is_rewound_to_next(getkey):
     # Restarted twice, then moved, then rewound: back to where the second restart led, not to where the body began.
-    # Bodies may be taken elsewhere before their first step (a vector environment may be reset again by mask), and
+    # Bodies may be relocated before their first step (a vector environment may be reset again by mask), and
     # twice in a row they are led to different episodes.
     env = Countdown()
     host = as_host(env, 64)

@@ -174,5 +174,11 @@ def test_rungs_are_made_by_name_and_left_out_of_lists():
     assert not set(ladder.WORLDS) & set(advsurprise.list_envs())
     with pytest.raises(UserError, match="did you mean 'ladder/value'"):
         advsurprise.make("ladder/valeu")
-    with pytest.raises(UserError, match="did you mean 'max_steps'"):
-        advsurprise.make("ladder/value", max_step=3)
+    for fields, sentence in [
+        ({"max_step": 3}, "did you mean 'max_steps'"),
+        ({"places": ()}, "has no field 'places'"),
+        ({"starts": 2}, "starts must be 1 to 1, not 2"),
+        ({"max_steps": "3"}, "max_steps must be a whole number"),
+    ]:
+        with pytest.raises(UserError, match=sentence):
+            advsurprise.make("ladder/value", **fields)

@@ -134,14 +134,34 @@ def test_the_key_lies_in_the_dark_room_and_fits_the_door():
     assert (key_colour == door_colour).all()
 
 
-def _walk(env, state, actions, key):
-    def step(state, both):
-        action, key = both
-        state, _ = env.transition(state, action, key=key)
-        return state, (state, full_codes(env, state), env.measure(state))
+@functools.partial(jax.jit, static_argnums=0)
+def _begin(env, key):
+    return env.initial(key=key)
 
-    keys = jax.random.split(key, len(actions))
-    return jax.jit(lambda s, a, k: jax.lax.scan(step, s, (a, k)))(state, jnp.asarray(actions, jnp.int32), keys)
+
+@functools.partial(jax.jit, static_argnums=0)
+def _step(env, state, action, key):
+    state, _ = env.transition(state, action, key=key)
+    return state, full_codes(env, state), env.measure(state)
+
+
+def _walk(env, state, actions, key):
+    """The last state, and all states, tile codes and measures on the way; one program per world for any length."""
+    walked = []
+    for action, step_key in zip(actions, jax.random.split(key, len(actions)), strict=True):
+        walked.append(_step(env, state, jnp.int32(action), step_key))
+        state = walked[-1][0]
+    return state, jax.tree.map(lambda *leaves: np.stack(leaves), *walked)
+
+
+@functools.cache
+def _noisy_dark_noisy_noisy():
+    return make("rooms/four", kinds=("noisy", "dark", "noisy", "noisy"))
+
+
+def _first_box(state):
+    """Code of the first room's box."""
+    return next(code for code in range(tiles.box(0, 0), tiles.box(1, 0)) if (np.asarray(state.grid) == code).any())
 
 
 def _facing(env, state, code):
@@ -155,12 +175,9 @@ def _facing(env, state, code):
 
 
 def test_lights_of_a_stilled_room_never_change_again_and_all_others_do(getkey):
-    env = make("rooms/four", kinds=("noisy", "dark", "noisy", "noisy"))
-    state = env.initial(key=getkey())
-    box = int(state.grid[(tiles.is_box(state.grid)).argmax()])
-    first_box = next(code for code in range(tiles.box(0, 0), tiles.box(1, 0)) if (state.grid == code).any())
-    assert box >= tiles.BOX
-    state = _facing(env, state, first_box)
+    env = _noisy_dark_noisy_noisy()
+    state = _begin(env, getkey())
+    state = _facing(env, state, _first_box(state))
     _, (states, codes, info) = _walk(env, state, [Action.TOGGLE] + [Action.LEFT] * 60, getkey())
     codes = np.asarray(codes)
     raw = np.asarray(states.grid)[0]
@@ -177,10 +194,9 @@ def test_lights_of_a_stilled_room_never_change_again_and_all_others_do(getkey):
 
 
 def test_the_step_that_opens_the_box_still_shows_a_fresh_colouring(getkey):
-    env = make("rooms/four", kinds=("noisy",) * 4)
-    state = env.initial(key=getkey())
-    first_box = next(code for code in range(tiles.box(0, 0), tiles.box(1, 0)) if (state.grid == code).any())
-    state = _facing(env, state, first_box)
+    env = _noisy_dark_noisy_noisy()
+    state = _begin(env, getkey())
+    state = _facing(env, state, _first_box(state))
     _, (states, _, _) = _walk(env, state, [Action.TOGGLE, Action.DONE], getkey())
     assert states.words[0, 0] != state.words[0]
     assert states.words[1, 0] == states.words[0, 0]
@@ -188,7 +204,7 @@ def test_the_step_that_opens_the_box_still_shows_a_fresh_colouring(getkey):
 
 def test_switches_stop_and_start_the_noise_and_are_counted(getkey):
     env = make("rooms/switch")
-    state = _facing(env, env.initial(key=getkey()), tiles.STOP_SWITCH)
+    state = _facing(env, _begin(env, getkey()), tiles.STOP_SWITCH)
     stopped, (_, _, info) = _walk(env, state, [Action.TOGGLE] * 3, getkey())
     assert np.asarray(info["stilled"]).tolist() == [1, 1, 1]
     assert np.asarray(info["uses"]).tolist() == [1, 1, 1]
@@ -200,12 +216,12 @@ def test_switches_stop_and_start_the_noise_and_are_counted(getkey):
 
 
 def test_a_box_stills_the_room_it_came_from_wherever_it_is_opened(getkey):
-    env = make("rooms/four", kinds=("noisy", "dark", "dark", "dark"))
-    state = env.initial(key=getkey())
-    box = int(np.asarray(state.grid)[np.asarray(tiles.is_box(state.grid))][0])
+    env = _noisy_dark_noisy_noisy()
+    state = _begin(env, getkey())
+    box = _first_box(state)
     state, _ = _walk(env, _facing(env, state, box), [Action.PICKUP], getkey())
     assert int(state.carried) == box
-    x, y = np.asarray(state.top)[2] + 1
+    x, y = np.asarray(state.top)[1] + 1
     there = geometry.cell(int(x), int(y), size=env.grid, view=env.view)
     state = dataclasses.replace(state, position=jnp.int32(there), direction=jnp.int32(0))
     state, _ = _walk(env, state, [Action.DROP, Action.TOGGLE], getkey())
@@ -214,7 +230,7 @@ def test_a_box_stills_the_room_it_came_from_wherever_it_is_opened(getkey):
 
 def test_measures_follow_the_body_through_a_door(getkey):
     env = make("rooms/door")
-    state = env.initial(key=getkey())
+    state = _begin(env, getkey())
     door = int(state.doors[0])
     for direction in range(4):
         stride = int(geometry.stride(jnp.int32(direction), size=env.grid, view=env.view))
@@ -233,19 +249,47 @@ def test_measures_follow_the_body_through_a_door(getkey):
 
 
 def test_rooms_of_the_life_outlive_the_episode(getkey):
-    env = make("rooms/door", max_steps=3)
-    state = env.initial(key=getkey())
+    env = make("rooms/door")
+    state = _begin(env, getkey())
     state = dataclasses.replace(state, visited=jnp.array([True, True]), visited_life=jnp.array([True, True]))
-    fresh = env.renew(state, key=getkey())
-    assert int(env.measure(fresh)["rooms_episode"]) == 1
-    assert int(env.measure(fresh)["rooms_life"]) == 2
+    fresh, measured = jax.jit(lambda s, k: (renewed := env.renew(s, key=k), env.measure(renewed)))(state, getkey())
+    assert int(measured["rooms_episode"]) == 1
+    assert int(measured["rooms_life"]) == 2
     assert int(fresh.time) == 0
+
+
+def test_rewinding_keeps_what_the_episode_counted_and_nothing_else(getkey):
+    # Alice walks into the dark room and stills the noisy one; Bob begins where she did, and stays there.
+    env = make("rooms/switch")
+    first = _begin(env, getkey())
+    moved = dataclasses.replace(
+        first,
+        position=first.position + 1,
+        time=jnp.int32(40),
+        stilled=jnp.array([True, False]),
+        visited=jnp.array([True, True]),
+        visited_life=jnp.array([True, True]),
+        uses=jnp.int32(2),
+        restarts=jnp.int32(1),
+        dark_steps=jnp.int32(7),
+    )
+    again = env.rewind(first, moved)
+    counted = {"visited", "visited_life", "uses", "restarts", "dark_steps"}
+    for name in vars(first):
+        assert np.array_equal(getattr(again, name), getattr(moved if name in counted else first, name)), name
+    _, _, measured = _step(env, again, jnp.int32(Action.DONE), getkey())
+    assert {name: float(measured[name]) for name in ("rooms_episode", "uses", "dark_steps", "stilled")} == {
+        "rooms_episode": 2,
+        "uses": 2,
+        "dark_steps": 7,
+        "stilled": 0,
+    }
 
 
 def test_balls_wander_one_cell_at_a_time_and_stop_when_stilled(getkey):
     env = make("rooms/four", noise="balls", kinds=("noisy", "dark", "noisy", "dark"), max_steps=500)
-    state = env.initial(key=getkey())
-    _, (states, _, _) = _walk(env, state, [Action.DONE] * 200, getkey())
+    state = _begin(env, getkey())
+    last, (states, _, _) = _walk(env, state, [Action.DONE] * 200, getkey())
     cells = np.asarray(states.balls)
     here = cells != -1
     assert (here == here[0]).all()
@@ -257,7 +301,6 @@ def test_balls_wander_one_cell_at_a_time_and_stop_when_stilled(getkey):
         assert len(set(present.tolist())) == present.size
         assert tiles.is_ball(np.asarray(states.grid)[moment, present]).all()
         assert tiles.is_ball(np.asarray(states.grid)[moment]).sum() == present.size
-    last = jax.tree.map(lambda leaf: leaf[-1], states)
     still = dataclasses.replace(last, stilled=jnp.array([True, False, True, False]))
     _, (states, _, _) = _walk(env, still, [Action.DONE] * 20, getkey())
     assert (np.asarray(states.balls) == np.asarray(last.balls)).all()
@@ -293,8 +336,9 @@ def test_balls_are_as_many_as_asked_for():
         ({"rooms": 1, "key_room": 0}, "one room alone has none"),
         ({"ball_density": 2.0}, "ball_density must be 0 to 1"),
         ({"max_steps": 0}, "max_steps must be at least 1"),
-        ({"rooms": 4.5}, "rooms must be a int"),
-        ({"rooms": True}, "rooms must be a int"),
+        ({"rooms": 4.5}, "rooms must be a whole number"),
+        ({"rooms": True}, "rooms must be a whole number"),
+        ({"kinds": "dark"}, "kinds must be a list"),
         ({"romms": 5}, "did you mean 'rooms'"),
     ],
 )
@@ -315,9 +359,9 @@ def test_unknown_worlds_get_the_nearest_name():
 )
 def test_other_sizes_make_worlds(fields, getkey):
     env = make("rooms/four", **fields)
-    state, timestep = jax.jit(lambda key: env.reset(key=key))(getkey())
+    timestep = jax.jit(lambda key: env.reset(key=key)[1])(getkey())
     assert timestep.obs.shape == (7, 7)
-    assert int(env.measure(state)["rooms_episode"]) == 1
+    assert int(timestep.info["rooms_episode"]) == 1
 
 
 def test_a_place_is_cell_doors_and_stilled_rooms_and_nothing_else():
@@ -370,9 +414,10 @@ def test_a_world_shows_its_own_classes(world, fields, number):
 
     @jax.jit
     @jax.vmap
-    def both(key):
-        state = dataclasses.replace(env.initial(key=key), carried=code)
+    def both(state):
+        state = dataclasses.replace(state, carried=code)
         return env.observe(state), shared.observe(state)
 
-    own, all_classes = map(np.asarray, both(jax.random.split(jax.random.key(0), 200)))
+    _, states = _layouts(world, **{name: value for name, value in fields.items() if name != "encoding"})
+    own, all_classes = map(np.asarray, both(jax.tree.map(lambda leaf: jnp.asarray(leaf[:200]), states)))
     assert np.array_equal(np.array(env.classes)[own], np.array(tiles.CLASSES)[all_classes])

@@ -19,8 +19,8 @@ PAPER = {"rooms": 4, "low": 4, "high": 8, "size": 25}
 @functools.cache
 def _ours(rooms, low, high, size, number=8000):
     keys = jax.random.split(jax.random.key(3), number)
-    found = jax.jit(jax.vmap(lambda k: chain.sample(k, rooms=rooms, low=low, high=high, size=size)))(keys)
-    return jax.tree.map(np.asarray, found)
+    chains = jax.jit(jax.vmap(lambda k: chain.sample(k, rooms=rooms, low=low, high=high, size=size)))(keys)
+    return jax.tree.map(np.asarray, chains)
 
 
 @functools.cache
@@ -56,7 +56,7 @@ def test_accepted_sides_and_corners_are_distributed_as_minigrids(room, axis):
 
 
 @pytest.mark.parametrize("room", range(1, 4))
-def test_doors_lie_where_minigrid_puts_them(room):
+def test_doors_are_where_minigrid_puts_them(room):
     ours, (tops, sides, doors) = _ours(**PAPER), _minigrids()
 
     def side_and_offset(top, side, door):
@@ -82,9 +82,9 @@ def test_proposed_sides_are_uniform():
     assert not (entries == 0).any()
 
 
-def _check_rooms(found, size):
-    tops, sides, doors = found.top, found.side, found.door
-    assert found.fits.all()
+def _check_rooms(chains, size):
+    tops, sides, doors = chains.top, chains.side, chains.door
+    assert chains.fits.all()
     assert (tops >= 0).all()
     assert ((tops + sides) <= size).all()
     rooms = tops.shape[1]

@@ -61,7 +61,7 @@ def test_hidden_cells_are_unseen_and_the_carried_thing_shows_in_the_own_cell():
     codes = view.look(jnp.asarray(padded.ravel()), position, jnp.int32(3), key, words, size=side, view=size)
     image = np.asarray(view.symbolic(codes, view=size))
     assert tuple(image[2, 4]) == (5, 2, 0)
-    # Two rows ahead is the wall at y = 3; what lies behind it is hidden.
+    # Two rows ahead is the wall at y = 3; what is behind it is hidden.
     assert (image[:, 2, 0] == 2).all()
     assert (image[:, :2] == 0).all()
     compact = np.asarray(view.compact(codes, view=size))

@@ -46,7 +46,7 @@ class Ring(AbstractEnv):
     def place(self, state):
         return jnp.stack([state, jnp.int32(0)])
 
-    def rewound(self, first, state):
+    def rewind(self, first, state):
         return first
 
 

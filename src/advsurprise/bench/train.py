@@ -19,7 +19,7 @@ import numpy as np
 
 from advsurprise.bench import flops
 from advsurprise.config import RunConfig
-from advsurprise.envs.host.load import is_foreign
+from advsurprise.envs import find
 from advsurprise.errors import UserError
 from advsurprise.training.fused import Fused
 
@@ -50,8 +50,8 @@ def run(
     for name, numbers in {"--bodies": bodies, "--seeds": seeds, "--updates": (updates,)}.items():
         if not numbers or min(numbers) < 1:
             raise UserError(f"{name} takes whole numbers from 1")
-    if is_foreign(env):
-        raise UserError("bench train knows our own worlds only")
+    if find(env).kind == "host":
+        raise UserError(f"bench train needs a pure world, not {env}")
     given = {"config": None, "env": env, "steps": STEPS, "settings": settings}
     cfgs = [
         resolve(method=method, bodies=number, seeds=f"0..{count - 1}", **given)

@@ -1,4 +1,4 @@
-"""Steps per second of a room world: whole episodes of random actions, compiled into one program."""
+"""Steps per second of a pure world: whole episodes of random actions, compiled into one program."""
 
 import functools
 import time
@@ -9,12 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from advsurprise.envs.rooms import RoomWorld, make
-from advsurprise.envs.settings import parse
+from advsurprise.envs import find
+from advsurprise.envs.base import AbstractEnv
 from advsurprise.errors import MissingExtra, UserError, require
 
 EPISODES_PER_CALL = 2
 """Episodes each body plays in one call of the compiled program, so that fresh layouts are part of what is timed."""
+USUAL_STEPS = 128
+"""Steps taken for an episode where their lengths differ."""
 MINIGRID_ID = "MiniGrid-MultiRoom-N4-S5-v1"
 
 
@@ -33,9 +35,10 @@ def run(
         raise UserError("--bodies takes whole numbers from 1")
     if seconds <= 0:
         raise UserError(f"--seconds must be positive, not {seconds}")
-    env = make(world, **parse(RoomWorld, settings))
+    asked = find(world)
+    env = asked.make(**asked.parse(settings))
     device = jax.devices()[0]
-    log(f"{world} on {device.device_kind}: {env.max_steps} steps an episode, a fresh layout each")
+    log(f"{world} on {device.device_kind}: {_episode_steps(env)} steps a body and episode")
     rows = []
     for number in bodies:
         log(f"{number} bodies: compiling …")
@@ -64,9 +67,14 @@ def _row_text(row: dict[str, Any]) -> str:
     return f"{row['bodies']:>8} {row['steps_per_s']:>13,.0f} {row['compile_s']:>7.1f} s"
 
 
-def time_world(env: RoomWorld, bodies: int, seconds: float) -> dict[str, Any]:
+def _episode_steps(env: AbstractEnv) -> int:
+    """Length of an episode, or a stretch of the usual length where episodes differ."""
+    return env.spec.max_steps or USUAL_STEPS
+
+
+def time_world(env: AbstractEnv, bodies: int, seconds: float) -> dict[str, Any]:
     """Compiles, warms up, and takes the median over calls until `seconds` have passed (three calls at least)."""
-    steps = EPISODES_PER_CALL * env.max_steps
+    steps = EPISODES_PER_CALL * _episode_steps(env)
     begun = time.perf_counter()
     play = _play.lower(env, bodies, steps, jax.random.key(0)).compile()
     compile_s = time.perf_counter() - begun
@@ -78,7 +86,7 @@ def time_world(env: RoomWorld, bodies: int, seconds: float) -> dict[str, Any]:
         jax.block_until_ready(play(key))
         durations.append(time.perf_counter() - begun)
     return {
-        "env": env.id,
+        "env": env.spec.id,
         "bodies": bodies,
         "steps_per_s": round(bodies * steps / float(np.median(durations)), 1),
         "compile_s": round(compile_s, 2),
@@ -87,7 +95,7 @@ def time_world(env: RoomWorld, bodies: int, seconds: float) -> dict[str, Any]:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _play(env: RoomWorld, bodies: int, steps: int, key):
+def _play(env: AbstractEnv, bodies: int, steps: int, key):
     """Sums over all that was seen, so that nothing can be left out of the program."""
     reset_key, play_key = jax.random.split(key)
     state, first = jax.vmap(lambda k: env.reset(key=k))(jax.random.split(reset_key, bodies))

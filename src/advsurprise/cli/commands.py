@@ -16,11 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from advsurprise import api, methods
+from advsurprise import api, envs, methods
 from advsurprise.config import RunConfig, changed, read_config, read_count, read_seeds
-from advsurprise.envs import rooms
-from advsurprise.envs.host.load import is_foreign
-from advsurprise.envs.settings import parse
 from advsurprise.errors import UserError
 from advsurprise.evaluation import comparison
 from advsurprise.evaluation.comparison import Comparison
@@ -68,8 +65,8 @@ def resolve(
     }
     given = {name: value for name, value in given.items() if value is not None}
     method_type = methods.method_class(given.get("method", cfg.method))
-    env_type = None if is_foreign(given.get("env", cfg.env)) else rooms.RoomWorld
-    found = changed(cfg, settings, env_type=env_type, method_type=method_type, **given)
+    world_fields = envs.find(given.get("env", cfg.env)).fields
+    found = changed(cfg, settings, world_fields=world_fields, method_type=method_type, **given)
     chosen = config is not None or any(word.startswith("rollout=") for word in settings)
     return found if chosen else whole_episodes(found)
 
@@ -173,8 +170,8 @@ def dry_run(asked: RunConfig | Comparison, log: Callable[[str], None]) -> dict[s
 
 
 def _plan(cfg: RunConfig, log: Callable[[str], None]) -> dict[str, Any]:
-    if is_foreign(cfg.env):
-        raise UserError("--dry-run knows our own worlds only")
+    if envs.find(cfg.env).kind == "host":
+        raise UserError(f"--dry-run needs a pure world, not {cfg.env}")
     loop = Fused(cfg)
     log("compiling and timing one update …")
     begun = time.perf_counter()
@@ -266,7 +263,7 @@ def evaluate(
         raise UserError(f"--episodes must be at least 10, one for each evaluation seed, not {episodes}")
     keep_compiled()
     trained = _load(folder)
-    fields = {} if is_foreign(trained.config.env) else parse(rooms.RoomWorld, settings)
+    fields = envs.find(env or trained.config.env).parse(settings)
     where = {"episodes": episodes, "env": env, "env_fields": fields}
     found = {}
     players: dict[str, Player] = {"measures": "trained", "greedy": "greedy", "random": "random"}
@@ -333,12 +330,6 @@ def cross_text(result: dict[str, Any]) -> str:
 
 def _cell(cell: dict[str, float]) -> str:
     return f"{cell['mean']:.2f} ± {(cell['high'] - cell['low']) / 2:.2f}"
-
-
-def plain_settings(words: Sequence[str]) -> dict[str, Any]:
-    """Keyword arguments for an environment of others from words such as size=9."""
-    cfg = changed(RunConfig(), [f"env.{word}" for word in words], env_type=None, method_type=object)
-    return cfg.env_fields
 
 
 def list_methods() -> dict[str, Any]:

@@ -166,10 +166,10 @@ class CheckEnv:
     json: Json = False
 
     def run(self) -> None:
-        from advsurprise.cli import commands
+        from advsurprise.config import read_fields
         from advsurprise.envs.host import check
 
-        report = check.check(self.env, commands.plain_settings(self.settings))
+        report = check.check(self.env, read_fields(self.settings, None))
         _print(report, check.text, as_json=self.json)
         if not report["ok"]:
             raise SystemExit(1)

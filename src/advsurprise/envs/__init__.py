@@ -1,36 +1,54 @@
-"""Worlds by name. The part of a name before the slash is the module here that makes it."""
+"""Worlds by name.
+
+A family of worlds is one file with a table `WORLDS`: in this folder if they are pure, in `host/` if they run on the
+host. The part of a name before the slash is the name of that file. Anything written as Gymnasium writes its ids
+(`CartPole-v1`, `package:Name-v0`) or as a class of a file (`file.py:Class`) is a host world of Gymnasium's.
+"""
 
 import importlib
+import importlib.util
 import pkgutil
 from typing import TYPE_CHECKING, Any
 
+from advsurprise.envs.world import World
 from advsurprise.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from advsurprise.envs.base import AbstractEnv
 
-CALIBRATION = {"ladder"}
-"""Families that test the learner: `make` makes them, lists leave them out."""
+FOLDERS = (__name__, f"{__name__}.host")
+"""Packages whose modules can hold a family."""
 
 
-def _families() -> list[str]:
-    """Modules of this folder that hold worlds: those with a table `WORLDS`."""
-    modules = (module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
-    return [name for name in modules if hasattr(importlib.import_module(f"{__name__}.{name}"), "WORLDS")]
+def find(id: str) -> World:
+    """What is known of the world called `id` before it is built; refuses a name that no world has."""
+    from advsurprise.envs.host import load
+
+    if load.is_gymnasium(id):
+        return load.world(id)
+    own = _family(id.partition("/")[0])
+    if id not in own:
+        raise UserError(f"unknown world {nearest(id, [*own, *list_envs()])}")
+    return own[id]
 
 
 def list_envs() -> dict[str, str]:
     """Every world's name and what it is, in one line."""
-    worlds: dict[str, str] = {}
-    for family in (name for name in _families() if name not in CALIBRATION):
-        table = importlib.import_module(f"{__name__}.{family}").WORLDS
-        worlds |= {name: entry[0] for name, entry in table.items()}
-    return worlds
+    packages = [importlib.import_module(folder) for folder in FOLDERS]
+    names = {module.name for package in packages for module in pkgutil.iter_modules(package.__path__)}
+    worlds = [world for name in sorted(names) for world in _family(name).values()]
+    return {world.id: world.description for world in worlds if not world.calibration}
 
 
 def make(id: str, **fields: Any) -> "AbstractEnv":
-    """Makes the world called `id`, with some of its fields changed: ``make("rooms/four", rooms=6, view=5)``."""
-    family = id.partition("/")[0]
-    if family not in _families():
-        raise UserError(f"unknown world {nearest(id, list_envs())}")
-    return importlib.import_module(f"{__name__}.{family}").make(id, **fields)
+    """Makes the pure world called `id`, with some fields changed: ``make("rooms/four", rooms=6, view=5)``."""
+    return find(id).make(**fields)
+
+
+def _family(name: str) -> dict[str, World]:
+    """Worlds of the module called `name`; none if there is no such module, or if it holds none."""
+    worlds: dict[str, World] = {}
+    for folder in FOLDERS:
+        if name.isidentifier() and importlib.util.find_spec(f"{folder}.{name}") is not None:
+            worlds |= getattr(importlib.import_module(f"{folder}.{name}"), "WORLDS", {})
+    return worlds

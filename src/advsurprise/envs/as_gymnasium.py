@@ -31,19 +31,20 @@ class RoomsEnv(gymnasium.Env):
 
     def __init__(self, world: str = "rooms/four", render_mode: str | None = None, **fields: Any):
         self.world = make(world, **fields)
+        self.metadata = type(self).metadata | _about(self.world)
         self.render_mode = _check_render_mode(render_mode)
         self.observation_space, self.action_space = _spaces(self.world)
         self._state: RoomState | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
-        """Begins an episode in a fresh layout. Without a seed the body's life goes on, and so does `rooms_life`."""
+        """Begins an episode in a fresh layout. Without a seed the body's life continues, and so does `rooms_life`."""
         super().reset(seed=seed)
         forget = seed is not None or self._state is None
         self._state, obs, info = _begin(self.world, None if forget else self._state, self._key())
         return np.array(obs), _plain(info)
 
     def step(self, action):
-        """Takes one step; the episode is not begun anew by itself."""
+        """Takes one step; after the last one of an episode, `reset` begins the next."""
         if self._state is None:
             raise gymnasium.error.ResetNeeded("reset the environment before stepping it")
         if not self.action_space.contains(action):
@@ -77,6 +78,7 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
 
     def __init__(self, num_envs: int = 1, world: str = "rooms/four", render_mode: str | None = None, **fields: Any):
         self.world = make(world, **fields)
+        self.metadata = type(self).metadata | _about(self.world)
         self.num_envs = num_envs
         self.render_mode = _check_render_mode(render_mode)
         self.single_observation_space, self.single_action_space = _spaces(self.world)
@@ -85,7 +87,7 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
         self._host = as_host(self.world, num_envs)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
-        """Begins an episode of every body, or, going on with its life, of each body in `options["reset_mask"]`."""
+        """Begins an episode of every body or, continuing its life, of each body in `options["reset_mask"]`."""
         super().reset(seed=seed)
         mask = (options or {}).get("reset_mask")
         if mask is None:
@@ -136,7 +138,7 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
         )
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Lets go of the state."""
+        """Closes the host."""
         self._host.close()
 
 
@@ -150,6 +152,11 @@ def _check_mask(mask: Any, bodies: int) -> np.ndarray:
     if not isinstance(mask, np.ndarray) or mask.dtype != bool or mask.shape != (bodies,):
         raise UserError(f"options['reset_mask'] must be a numpy array of {bodies} booleans, not {mask!r}")
     return mask
+
+
+def _about(world: RoomWorld) -> dict[str, Any]:
+    """What a learner must know beyond the spaces, in the keys that our Gymnasium host reads."""
+    return {"noop": world.spec.noop, "first_role": world.spec.first_role}
 
 
 def _spaces(world: RoomWorld) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Discrete]:

@@ -10,10 +10,12 @@ from typing import Generic, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.custom_batching import custom_vmap
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, Shaped, UInt8
 
 from advsurprise import tree
+from advsurprise.errors import UserError
 from advsurprise.types import RESTART, REWIND, EnvSpec, TimeStep
 
 State = TypeVar("State")
@@ -62,8 +64,22 @@ class AbstractEnv(eqx.Module, Generic[State]):
         """`TimeStep.place` in `state`; of size 0 in a world that does not reveal it."""
 
     @abc.abstractmethod
-    def rewound(self, first: State, state: State) -> State:
-        """The episode's first state again, keeping what counts a whole life in `state`."""
+    def rewind(self, first: State, state: State) -> State:
+        """The episode's first state again, keeping what `state` has counted in the episode and in the body's life."""
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """What a person calls the actions; their numbers if the world has no names for them."""
+        return tuple(str(action) for action in range(self.spec.num_actions))
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """What a person calls the classes of an observation; empty if the world has no names for them."""
+        return ()
+
+    def draw(self, state: State) -> UInt8[np.ndarray, "rows columns 3"]:
+        """A picture of `state`, for a person; not every world has one."""
+        raise UserError(f"{self.spec.id} has no picture")
 
     def reset(self, *, key: PRNGKeyArray) -> tuple[State, TimeStep]:
         """Begins the first episode."""
@@ -71,7 +87,7 @@ class AbstractEnv(eqx.Module, Generic[State]):
         return state, self.shown(state)
 
     def shown(self, state: State) -> TimeStep:
-        """What a body sees that finds itself in `state` without having done anything."""
+        """What a body sees in `state` before it does anything there."""
         obs, place = self.observe(state), self.place(state)
         never = jnp.bool_(False)
         return TimeStep(obs, jnp.float32(0), never, never, obs, self.measure(state), place, place)
@@ -89,17 +105,17 @@ class AbstractEnv(eqx.Module, Generic[State]):
         final_obs, final_place = self.observe(moved), self.place(moved)
         info = self.measure(moved)
 
-        def begin_again(operand):
+        def begin_anew(operand):
             moved, _, key = operand
             fresh = self.renew(moved, key=key)
             return fresh, self.observe(fresh)
 
-        def go_on(operand):
+        def keep(operand):
             moved, final_obs, _ = operand
             return moved, final_obs
 
         done = outcome.terminated | outcome.truncated
-        state, obs = if_any(done, begin_again, go_on, (moved, final_obs, renew_key))
+        state, obs = if_any(done, begin_anew, keep, (moved, final_obs, renew_key))
         ends = outcome.terminated, outcome.truncated
         return state, TimeStep(obs, outcome.reward, *ends, final_obs, info, self.place(state), final_place)
 
@@ -169,7 +185,7 @@ def relocate_all(env: AbstractEnv, keys: Key[Array, "B 3"], first, state, reques
     """Takes bodies where they request: first states, states, and what bodies see there."""
 
     def one(first, state, request, key):
-        state = tree.select(request == REWIND, env.rewound(first, state), state)
+        state = tree.select(request == REWIND, env.rewind(first, state), state)
         restart = request == RESTART
         fresh = if_any(restart, lambda both: env.renew(both[0], key=both[1]), lambda both: both[0], (state, key))
         return tree.select(restart, fresh, first), fresh, env.shown(fresh)

@@ -1,17 +1,23 @@
 """What the worlds are, for the command line."""
 
+import ast
+import functools
+import inspect
 import pathlib
+import textwrap
 from collections.abc import Iterable
 from typing import Any
 
 import jax
 
-from advsurprise.envs import list_envs, make
+from advsurprise.envs import find, list_envs
+from advsurprise.envs.base import AbstractEnv
 from advsurprise.envs.registration import IDS
-from advsurprise.envs.rooms import RoomWorld, field_names
-from advsurprise.envs.settings import parse
 from advsurprise.errors import UserError
-from advsurprise.grid.actions import Action
+from advsurprise.types import EnvSpec
+
+WIDTH = 116
+"""Columns of text for a person."""
 
 
 def listing() -> dict[str, Any]:
@@ -25,63 +31,103 @@ def listing() -> dict[str, Any]:
     }
 
 
-def listing_text(found: dict[str, Any]) -> str:
+def listing_text(result: dict[str, Any]) -> str:
     """The list for a person."""
-    lines = [f"{env['id']:14}{env['description']}" for env in found["envs"]]
+    lines = [f"{env['id']:14}{env['description']}" for env in result["envs"]]
     return "\n".join([*lines, "", "More of one: advsurprise envs rooms/four --png four.png"])
 
 
-def card(world: str, *, settings: Iterable[str], png: pathlib.Path | None, seed: int) -> dict[str, Any]:
+def card(id: str, *, settings: Iterable[str], png: pathlib.Path | None, seed: int) -> dict[str, Any]:
     """All about one world; with `png`, also a picture of one of its layouts."""
-    env = make(world, **parse(RoomWorld, settings)) if world in list_envs() else make(world)
-    spec = env.spec
+    world = find(id)
+    fields = world.parse(settings)
+    about = {"id": id, "description": world.description, "kind": world.kind}
+    if world.kind == "host":
+        if png is not None:
+            raise UserError(f"{id} has no picture")
+        host = world.open(1, **fields)
+        host.close()
+        return about | _of_spec(host.spec) | {"fields": fields, "field_help": {}, "png": None}
+    env = world.make(**fields)
     if png is not None:
         _write_png(env, png, seed)
+    names = world.fields or ()
+    return about | {
+        **_of_spec(env.spec),
+        "classes": env.class_names or None,
+        "actions": env.action_names,
+        "fields": {name: getattr(env, name) for name in names},
+        "field_help": {name: text for name, text in field_docs(type(env)).items() if name in names},
+        "png": None if png is None else str(png),
+    }
+
+
+def _of_spec(spec: EnvSpec) -> dict[str, Any]:
     return {
-        "id": spec.id,
-        "description": list_envs()[world],
         "observation": {
             "shape": spec.observation_shape,
             "dtype": spec.observation_dtype,
             "kind": spec.observation_kind,
         },
         "num_classes": spec.num_classes,
-        "classes": env.classes if isinstance(env, RoomWorld) and env.encoding != "symbolic" else None,
-        "actions": [action.name.lower() for action in Action],
+        "classes": None,
+        "actions": tuple(str(action) for action in range(spec.num_actions)),
+        "noop": spec.noop,
+        "first_role": spec.first_role or None,
         "max_steps": spec.max_steps,
         "info": spec.info,
-        "fields": {name: getattr(env, name) for name in field_names()},
-        "png": None if png is None else str(png),
+        "measures": {measure.name: measure.label for measure in spec.measures},
     }
 
 
 def card_text(card: dict[str, Any]) -> str:
     """The card for a person."""
-    observation = card["observation"]
+    seen, actions = card["observation"], card["actions"]
+    classes = f", {card['num_classes']} classes" if card["num_classes"] else f", {seen['kind']}"
     lines = [
         f"{card['id']}: {card['description']}",
-        f"  sees     {observation['shape']} {observation['dtype']}, {card['num_classes']} {observation['kind']}",
-        f"  does     {', '.join(card['actions'])}",
-        f"  lasts    {card['max_steps']} steps",
-        f"  measures {', '.join(card['info'])}",
-        "  fields   (change with --set FIELD=VALUE)",
-        *(f"    {name} = {value!r}" for name, value in card["fields"].items()),
+        f"  kind      {'pure: compiled' if card['kind'] == 'pure' else 'host: steps outside of jax'}",
+        f"  sees      {seen['shape']} {seen['dtype']}{classes}",
+        f"  actions   {', '.join(actions)}",
+        f"  no-op     {'none' if card['noop'] is None else actions[card['noop']]}",
+        f"  begins    {card['first_role'] or 'any role'}",
+        f"  episode   {card['max_steps'] or 'any number of'} steps",
+        "  measures",
+        *(f"    {name:16}{label}" for name, label in card["measures"].items()),
+        "  fields    (change with --set FIELD=VALUE)",
     ]
+    for name, value in card["fields"].items():
+        lines += [f"    {name} = {value!r}", *_indented(card["field_help"].get(name, ""))]
+    if not card["fields"]:
+        lines.append("    any keyword argument of the environment")
     if card["png"]:
         lines.append(f"drawn into {card['png']}")
-    else:
-        lines.append(f"Draw one: advsurprise envs {card['id']} --png {card['id'].replace('/', '-')}.png")
     return "\n".join(lines)
 
 
-def _write_png(env: Any, png: pathlib.Path, seed: int) -> None:
-    import matplotlib.image
+def _indented(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 8)
 
-    from advsurprise.envs.picture import draw
+
+@functools.cache
+def field_docs(owner: type) -> dict[str, str]:
+    """The docstring under each field of a class, read from its source: Python does not keep them."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    docs: dict[str, str] = {}
+    for field, below in zip(body.body, body.body[1:], strict=False):
+        text = below.value if isinstance(below, ast.Expr) else None
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Constant):
+            docs[field.target.id] = " ".join(str(text.value).split())
+    return docs
+
+
+def _write_png(env: AbstractEnv, png: pathlib.Path, seed: int) -> None:
+    import matplotlib.image
 
     if png.suffix.lower() != ".png":
         raise UserError(f"--png writes a .png file, not {png.name!r}")
     if not png.parent.is_dir():
         raise UserError(f"the folder {str(png.parent)!r} does not exist")
     state, _ = env.reset(key=jax.random.key(seed))
-    matplotlib.image.imsave(png, draw(env, state))
+    matplotlib.image.imsave(png, env.draw(state))

@@ -14,7 +14,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from advsurprise.envs.base import AbstractEnv, Outcome
-from advsurprise.errors import UserError, nearest
+from advsurprise.envs.world import pure_worlds
+from advsurprise.errors import check
 from advsurprise.types import EnvSpec, Measure
 
 
@@ -54,6 +55,13 @@ class LadderWorld(AbstractEnv[LadderState]):
     timeout: Literal["terminated", "truncated"] = eqx.field(static=True, default="terminated")
     """How the clock ends an episode."""
 
+    def __check_init__(self):
+        rules = [
+            (1 <= self.starts <= len(self.places), f"starts must be 1 to {len(self.places)}, not {self.starts}"),
+            (self.max_steps >= 1, f"max_steps must be at least 1, not {self.max_steps}"),
+        ]
+        check(rules, subject=self.id)
+
     @property
     def spec(self) -> EnvSpec:
         return EnvSpec(
@@ -67,6 +75,7 @@ class LadderWorld(AbstractEnv[LadderState]):
             measures=(Measure("place", "place of the body"), Measure("total", "reward per episode", shown=True)),
             truncates=self.timeout == "truncated",
             places=(len(self.places), 1),
+            cell_entries=2,
         )
 
     def initial(self, *, key: PRNGKeyArray) -> LadderState:
@@ -97,7 +106,7 @@ class LadderWorld(AbstractEnv[LadderState]):
     def place(self, state: LadderState) -> Int[Array, "2"]:
         return jnp.stack([state.place, jnp.int32(0)])
 
-    def rewound(self, first: LadderState, state: LadderState) -> LadderState:
+    def rewind(self, first: LadderState, state: LadderState) -> LadderState:
         return first
 
     def _shine(self, place: Int[Array, ""], *, key: PRNGKeyArray) -> Int[Array, ""]:
@@ -122,7 +131,7 @@ _GAME = (
     Place(3, (FLICKER_ON, FLICKER_OFF, FLICKER_ON), _FREE, lights=2),
 )
 
-WORLDS: dict[str, tuple[str, dict]] = {
+_TABLE: dict[str, tuple[str, dict]] = {
     "ladder/value": ("one step, which pays 1", {"places": (Place(0, _STAY, (1.0, 1.0)),)}),
     "ladder/discount": (
         "two steps, of which the second pays 1",
@@ -147,13 +156,4 @@ WORLDS: dict[str, tuple[str, dict]] = {
 }
 """Every rung: what it is in one line, and its fields."""
 
-
-def make(id: str, **fields) -> LadderWorld:
-    """The world called `id`, with some fields changed."""
-    if id not in WORLDS:
-        raise UserError(f"unknown world {nearest(id, WORLDS)}")
-    known = {field.name for field in dataclasses.fields(LadderWorld) if field.name != "id"}
-    for field in fields:
-        if field not in known:
-            raise UserError(f"{id} has no field {nearest(field, known)}")
-    return LadderWorld(id=id, **{**WORLDS[id][1], **fields})
+WORLDS = pure_worlds(LadderWorld, _TABLE, fixed=("id", "places"), calibration=True)

@@ -5,7 +5,7 @@ is and how every measure is defined: docs/worlds.md.
 """
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -14,69 +14,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped, UInt8, UInt32
 
 from advsurprise.envs.base import AbstractEnv, Outcome
-from advsurprise.envs.settings import check_rooms, check_words
+from advsurprise.envs.room_state import COUNTED, MEASURES, RoomState
+from advsurprise.envs.settings import check_rooms
+from advsurprise.envs.world import pure_worlds
 from advsurprise.errors import UserError, nearest
 from advsurprise.grid import actions, balls, chain, geometry, layout, tiles, view
 from advsurprise.grid.lights import below
-from advsurprise.types import EnvSpec, Measure
-
-MEASURES = (
-    Measure("rooms_episode", "rooms visited per episode", short="rooms", shown=True),
-    Measure("rooms_life", "rooms visited in the body's life", short="life"),
-    Measure("noisy_rooms", "noisy rooms in the layout"),
-    Measure("stilled", "noisy rooms stilled", short="stilled", only_where="noisy_rooms", shown=True, at_handover=True),
-    Measure("uses", "boxes or switches used per episode", short="uses", shown=True),
-    Measure("restarts", "times noise was started again per episode"),
-    Measure("dark_steps", "steps in dark rooms per episode", short="dark", shown=True),
-    Measure("in_dark", "in a dark room", at_handover=True),
-    Measure("doors_closed", "doors closed", short="closed", shown=True, at_handover=True),
-    Measure("doors_locked", "doors locked", short="locked", shown=True, at_handover=True),
-    Measure("shut_in", "in a dark room with every door closed", at_handover=True),
-    Measure("locked_in", "in a dark room with every door locked", at_handover=True),
-    Measure("room", "room the body is in", at_handover=True),
-    Measure("x", "column of the body"),
-    Measure("y", "row of the body"),
-    Measure("direction", "direction the body faces"),
-)
-
-
-class RoomState(eqx.Module):
-    """All there is to know of one body's world. Rooms are counted along the chain from 0."""
-
-    grid: UInt8[Array, " cells"]
-    """Tile codes of the padded grid, flat."""
-    position: Int[Array, ""]
-    """The body's cell, as a flat index."""
-    direction: Int[Array, ""]
-    """0 right, 1 down, 2 left, 3 up."""
-    carried: UInt8[Array, ""]
-    """Code of the carried thing, `EMPTY` for nothing."""
-    time: Int[Array, ""]
-    """Steps taken in this episode."""
-    top: Int[Array, "rooms 2"]
-    """Upper left corner (x, y) of each room, walls included."""
-    side: Int[Array, "rooms 2"]
-    """Width and height of each room, walls included."""
-    doors: Int[Array, " doors"]
-    """Cells of the doors; door i joins rooms i and i + 1."""
-    balls: Int[Array, " balls"]
-    """Cells of the balls."""
-    noisy: Bool[Array, " rooms"]
-    """Which rooms are noisy."""
-    stilled: Bool[Array, " rooms"]
-    """Which noisy rooms have been stilled."""
-    words: UInt32[Array, " rooms"]
-    """The word from which a room's lights take their colours."""
-    visited: Bool[Array, " rooms"]
-    """Rooms the body has been in, this episode."""
-    visited_life: Bool[Array, " rooms"]
-    """Rooms the body has been in, ever."""
-    uses: Int[Array, ""]
-    """Times noise was stopped, this episode."""
-    restarts: Int[Array, ""]
-    """Times noise was started again, this episode."""
-    dark_steps: Int[Array, ""]
-    """Steps that ended in a dark room, this episode."""
+from advsurprise.types import EnvSpec
 
 
 class RoomWorld(AbstractEnv[RoomState]):
@@ -111,7 +55,7 @@ class RoomWorld(AbstractEnv[RoomState]):
     doors: Literal["closed", "open"] = eqx.field(static=True, default="closed")
     """State of the doors when an episode begins."""
     key_room: int = eqx.field(static=True, default=-1)
-    """Room in which a key to the door before it lies (the first room: to its own door); -1 for no key."""
+    """Room that holds a key to the door before it (the first room: to its own door); -1 for no key."""
     view: int = eqx.field(static=True, default=7)
     """Side of the square the body sees; odd."""
     encoding: Literal["compact", "shared", "symbolic"] = eqx.field(static=True, default="compact")
@@ -142,9 +86,23 @@ class RoomWorld(AbstractEnv[RoomState]):
             measures=MEASURES,
             truncates=self.timeout == "truncated",
             places=(self.grid, self.grid, 3 ** (self.rooms - 1), 2**self.rooms),
+            cell_entries=2,
             noop=int(actions.Action.DONE),
             first_role=self.first_role,
         )
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        return tuple(action.name.lower() for action in actions.Action)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return () if self.encoding == "symbolic" else self.classes
+
+    def draw(self, state: RoomState) -> UInt8[np.ndarray, "rows columns 3"]:
+        from advsurprise.envs.picture import draw
+
+        return draw(self, state)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -307,8 +265,9 @@ class RoomWorld(AbstractEnv[RoomState]):
         stilled = jnp.sum(jnp.where(state.stilled, 2 ** np.arange(self.rooms, dtype=np.int32), 0), dtype=jnp.int32)
         return jnp.stack([x, y, doors, stilled]).astype(jnp.int32)
 
-    def rewound(self, first: RoomState, state: RoomState) -> RoomState:
-        return dataclasses.replace(first, visited_life=state.visited_life)
+    def rewind(self, first: RoomState, state: RoomState) -> RoomState:
+        """The first state again, but for what was counted: an episode's counters run through all of its turns."""
+        return dataclasses.replace(first, **{name: getattr(state, name) for name in COUNTED})
 
     def _room_of(self, state: RoomState, position: Int[Array, ""]) -> Int[Array, ""]:
         """First room whose rectangle, walls included, holds the cell: a door belongs to the earlier room."""
@@ -399,7 +358,7 @@ def _share(holds: Bool[Array, " n"]) -> Float[Array, ""]:
 
 _PAIR = {"rooms": 2, "kinds": ("noisy", "dark"), "doors": "open"}
 
-WORLDS: dict[str, tuple[str, dict]] = {
+_TABLE: dict[str, tuple[str, dict]] = {
     "rooms/four": (
         "four rooms in a chain, each dark or noisy; a box in each noisy room stills its lights",
         {},
@@ -419,15 +378,12 @@ WORLDS: dict[str, tuple[str, dict]] = {
 }
 """Every room world: what it is in one line, and the fields in which it differs from the defaults."""
 
+WORLDS = pure_worlds(RoomWorld, _TABLE, view_fields=("encoding", "view"))
 
-def make(id: str, **fields) -> RoomWorld:
-    """The world called `id`, with some fields changed."""
+
+def make(id: str, **fields: Any) -> RoomWorld:
+    """The room world called `id`, with some fields changed."""
     if id not in WORLDS:
         raise UserError(f"unknown world {nearest(id, WORLDS)}")
-    check_words(RoomWorld, id, fields)
-    return RoomWorld(id=id, **{**WORLDS[id][1], **fields})
-
-
-def field_names() -> list[str]:
-    """Fields a room world can be given."""
-    return [field.name for field in dataclasses.fields(RoomWorld) if field.name != "id"]
+    WORLDS[id].check(fields)
+    return WORLDS[id].build(**fields)

@@ -15,7 +15,7 @@ from advsurprise.errors import UserError
 from advsurprise.grid.lights import below
 
 TRIES = 8
-"""Places tried for each further room before the whole chain is begun again."""
+"""Places tried for each further room before the whole chain is started over."""
 DRAWS = 5
 """Random words per try: exit wall, door along it, the two sides, the offset along the shared wall."""
 FIRST_ENTRY_WALL = 2
@@ -32,7 +32,7 @@ class Chain(NamedTuple):
     door: Any
     """Door to the room before; for the first room, its corner."""
     fits: Any
-    """Whether every room found a place, axes [...]."""
+    """Whether every room fits, axes [...]."""
 
 
 def attempt(bits, *, rooms: int, low: int, high: int, size: int, xp) -> Chain:
@@ -90,7 +90,7 @@ def _propose(bits, top, sides, entry, *, low: int, high: int, xp):
     door_y = xp.where(wall == 1, y + height - 1, xp.where(wall == 3, y, y + along))
     new_width = _draw(bits[..., 2], high - low + 1, xp) + low
     new_height = _draw(bits[..., 3], high - low + 1, xp) + low
-    # The door lies between the new room's corners: 1 to side − 2 cells from its upper or left end.
+    # The door is between the new room's corners: 1 to side − 2 cells from its upper or left end.
     back = _draw(bits[..., 4], xp.where(wall % 2 == 0, new_height, new_width) - 2, xp) + 1
     new_x = xp.where(wall == 0, door_x, xp.where(wall == 2, door_x - new_width + 1, door_x - back))
     new_y = xp.where(wall == 1, door_y, xp.where(wall == 3, door_y - new_height + 1, door_y - back))
@@ -103,7 +103,7 @@ def _propose(bits, top, sides, entry, *, low: int, high: int, xp):
 
 
 def _inside(top, sides, size: int):
-    """Whether a room lies on the grid; the last row stays free, as in MiniGrid."""
+    """Whether a room is on the grid; the last row stays free, as in MiniGrid."""
     end = top + sides
     return (top[..., 0] >= 0) & (top[..., 1] >= 0) & (end[..., 0] <= size) & (end[..., 1] < size)
 
@@ -123,7 +123,7 @@ def success_rate(rooms: int, low: int, high: int, size: int, tries: int = 512) -
 
 
 def check(rooms: int, low: int, high: int, size: int) -> None:
-    """Refuses rooms for which no place was found in thousands of attempts, and names a grid that is large enough."""
+    """Refuses rooms that fit in none of thousands of attempts, and names a grid that is large enough."""
     if success_rate(rooms, low, high, size) > 0 or success_rate(rooms, low, high, size, 8192) > 0:
         return
     larger = size
@@ -131,7 +131,7 @@ def check(rooms: int, low: int, high: int, size: int) -> None:
         larger += 5
     raise UserError(
         f"{rooms} rooms with sides from {low} to {high} do not fit a grid of {size}x{size}: "
-        f"no place was found in 8192 tries; set grid={larger} or ask for fewer or smaller rooms"
+        f"none of 8192 attempts succeeded; set grid={larger} or ask for fewer or smaller rooms"
     )
 
 

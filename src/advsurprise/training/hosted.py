@@ -8,15 +8,12 @@ from jaxtyping import Array, Int, PRNGKeyArray
 
 from advsurprise import methods
 from advsurprise.config import RunConfig
+from advsurprise.envs import find
 from advsurprise.envs.host.base import Host
-from advsurprise.envs.host.gymnasium import open_host
-from advsurprise.envs.host.load import is_foreign
-from advsurprise.envs.host.pure import as_host
 from advsurprise.errors import UserError
 from advsurprise.learning.collect import HostCollector
 from advsurprise.learning.interaction import Agent, make_agent
 from advsurprise.learning.learn import Learner, learn, make_learner
-from advsurprise.training.fused import make_env
 from advsurprise.training.state import (
     TrainState,
     first_tail,
@@ -78,6 +75,4 @@ class Hosted:
 
 def open_world(cfg: RunConfig) -> Host:
     """The world of a run behind the host contract."""
-    if is_foreign(cfg.env):
-        return open_host(cfg.env, cfg.bodies, kwargs=cfg.env_fields)
-    return as_host(make_env(cfg), cfg.bodies)
+    return find(cfg.env).open(cfg.bodies, **cfg.env_fields)

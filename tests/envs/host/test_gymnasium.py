@@ -1,7 +1,8 @@
-"""Environments of others behind the host contract, told apart step by step by an environment that counts."""
+"""Gymnasium environments behind the host contract, followed step by step with an environment that counts."""
 
 import inspect
 import json
+import shlex
 import textwrap
 
 import gymnasium
@@ -15,12 +16,14 @@ from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers import TimeLimit
 
 from advsurprise import envs, methods
+from advsurprise.cli import main as cli
 from advsurprise.config import PPOConfig
 from advsurprise.envs.host.base import Host
 from advsurprise.envs.host.check import check, text
-from advsurprise.envs.host.gymnasium import ForeignHost, open_host
-from advsurprise.envs.host.load import Body, is_foreign, make_env
-from advsurprise.envs.host.spaces import read_actions, read_observations
+from advsurprise.envs.host.gymnasium import GymnasiumHost, open_host
+from advsurprise.envs.host.load import Body, is_gymnasium, make_env
+from advsurprise.envs.host.spaces import read_actions, read_metadata, read_observations
+from advsurprise.envs.registration import IDS
 from advsurprise.errors import UserError
 from advsurprise.evaluation.play import play_host
 from advsurprise.learning.collect import HostCollector
@@ -28,7 +31,7 @@ from advsurprise.learning.interaction import make_agent
 from advsurprise.learning.learn import learn, make_learner
 from advsurprise.learning.networks import ImageTorso, blank_view, make_torso
 from advsurprise.learning.players import played_by
-from advsurprise.types import CONTINUE, RESTART, REWIND, EnvSpec
+from advsurprise.types import CONTINUE, RESTART, REWIND, EnvSpec, TimeStep
 
 BODIES = 3
 HEADER = "import gymnasium\nimport numpy as np\nfrom gymnasium import spaces\n\n"
@@ -110,9 +113,9 @@ class Lockstep(VectorEnv):
         return obs, np.zeros(self.num_envs), done, np.zeros_like(done), infos
 
 
-def counting_host(mode: AutoresetMode, end: int = 5) -> ForeignHost:
+def counting_host(mode: AutoresetMode, end: int = 5) -> GymnasiumHost:
     makers = [lambda: Body(TimeLimit(Counting(end), 7))] * BODIES
-    return ForeignHost(SyncVectorEnv(makers, autoreset_mode=mode), "Counting")
+    return GymnasiumHost(SyncVectorEnv(makers, autoreset_mode=mode), "Counting")
 
 
 def play(host: Host, actions):
@@ -220,17 +223,17 @@ def any_counting_host(request, counting_file):
     return counting_host(request.param)
 
 
-def test_only_bodies_that_wish_it_begin_anew(any_counting_host):
+def test_only_bodies_that_request_it_begin_anew(any_counting_host):
     host = any_counting_host
     host.reset(0)
     # The world shows its episode and the step in it; the clock cuts episodes at step 7.
     [moved] = play(host, [[0] * BODIES])
     assert moved.obs.tolist() == [[0, 1]] * BODIES
     # REWIND and RESTART are the same here: there is no way back.
-    found = host.relocate(np.array([CONTINUE, REWIND, RESTART]))
-    assert found.obs.tolist() == found.final_obs.tolist() == [[0, 1], [1, 0], [1, 0]]
-    assert found.place is None
-    assert not (found.terminated | found.truncated).any()
+    shown = host.relocate(np.array([CONTINUE, REWIND, RESTART]))
+    assert shown.obs.tolist() == shown.final_obs.tolist() == [[0, 1], [1, 0], [1, 0]]
+    assert shown.place is None
+    assert not (shown.terminated | shown.truncated).any()
     *_, last = play(host, [[0] * BODIES] * 6)
     # The first body's clock ran on and ended its episode, those of the others began again with them.
     assert last.final_obs.tolist() == [[0, 7], [1, 6], [1, 6]]
@@ -246,8 +249,8 @@ def test_only_bodies_that_wish_it_begin_anew(any_counting_host):
     host.close()
 
 
-def test_a_world_that_takes_all_bodies_elsewhere_is_refused():
-    host = ForeignHost(Lockstep(mode=AutoresetMode.SAME_STEP), "Lockstep")
+def test_a_world_that_relocates_all_bodies_is_refused():
+    host = GymnasiumHost(Lockstep(mode=AutoresetMode.SAME_STEP), "Lockstep")
     host.reset(0)
     list(play(host, [[0, 0]]))
     with pytest.raises(UserError, match=r"Lockstep: resetting some bodies .* changed others"):
@@ -258,8 +261,8 @@ def test_our_own_vector_environments_reset_by_mask():
     host = open_host("advsurprise/DoorRoom-v0", BODIES, kwargs={"max_side": 5, "grid": 12}, vectorization="native")
     host.reset(0)
     *_, before = play(host, [[2] * BODIES] * 4)
-    found = host.relocate(np.array([CONTINUE, RESTART, CONTINUE]))
-    changed = (found.obs != before.obs).reshape(BODIES, -1).any(axis=1)
+    shown = host.relocate(np.array([CONTINUE, RESTART, CONTINUE]))
+    changed = (shown.obs != before.obs).reshape(BODIES, -1).any(axis=1)
     assert changed.tolist() == [False, True, False]
     [after] = play(host, [[2] * BODIES])
     assert after.info["episode_length"].tolist() == [5, 1, 5]
@@ -268,8 +271,8 @@ def test_our_own_vector_environments_reset_by_mask():
             host.vector.reset(options={"reset_mask": mask})
 
 
-def test_self_play_in_the_worlds_of_others():
-    # The world counts its episodes: Bob finds a new one, and so does the next Alice.
+def test_self_play_in_gymnasium_worlds():
+    # The world counts its episodes: Bob gets a new one, and so does the next Alice.
     host = counting_host(AutoresetMode.SAME_STEP, end=1000)
     method = methods.make("asp", host.spec, clock=5, first_stop=0.2, stack=1)
     agent = played_by(make_agent(method, BODIES, key=jax.random.key(0)), "random")
@@ -284,11 +287,55 @@ def test_self_play_in_the_worlds_of_others():
     # The counter never shows the same twice, so Bob never gets there: every game ends with the clock.
     assert np.array_equal(over, np.asarray(rollout.signal.time) == 5)
     assert not np.asarray(rollout.signal.solved).any()
-    found = play_host(host, agent, episodes=20, seed=0)
-    was_set = found["task_set"] == 1
+    result = play_host(host, agent, episodes=20, seed=0)
+    was_set = result["task_set"] == 1
     assert 0 < was_set.sum() < 20
-    assert np.array_equal(np.isnan(found["solved"]), ~was_set)
-    assert (found["time_alice"] + found["time_bob"])[was_set].tolist() == [5] * was_set.sum()
+    assert np.array_equal(np.isnan(result["solved"]), ~was_set)
+    assert (result["time_alice"] + result["time_bob"])[was_set].tolist() == [5] * was_set.sum()
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "native"])
+def test_our_own_worlds_say_the_same_through_gymnasium(vectorization):
+    for id, world in IDS.items():
+        host = open_host(id, 1, vectorization=vectorization)
+        own = envs.make(world).spec
+        assert (host.spec.noop, host.spec.first_role) == (own.noop, own.first_role), id
+        host.close()
+    host = open_host("advsurprise/DoorRoom-v0", 1, kwargs={"first_role": "explore"}, vectorization=vectorization)
+    assert host.spec.first_role == "explore"
+    host.close()
+
+
+def test_turns_are_the_same_through_gymnasium():
+    fields = {"max_side": 5, "grid": 12, "max_steps": 12}
+    host = open_host("advsurprise/DoorRoom-v0", 1, kwargs=fields)
+    turns = []
+    for spec in (host.spec, envs.make("rooms/door", **fields).spec):
+        method = methods.make("adversarial-surprise", spec, k_explore=2, k_control=2)
+        first = np.zeros(spec.observation_shape, spec.observation_dtype)
+        no = jnp.bool_(False)
+        memory = method.start(TimeStep(jnp.asarray(first), jnp.float32(0), no, no, jnp.asarray(first), {}))
+        turns.append(method.roles[int(method.turn(memory))])
+    assert turns == ["control", "control"]
+    host.close()
+
+
+def test_users_environments_can_say_what_does_nothing_and_who_begins():
+    class Saying(Counting):
+        metadata = {"noop": 4, "first_role": "control"}  # noqa: RUF012
+
+    host = GymnasiumHost(SyncVectorEnv([Saying], autoreset_mode=AutoresetMode.SAME_STEP), "Saying")
+    # Its actions are 3 and 4, ours 0 and 1.
+    assert (host.spec.noop, host.spec.first_role) == (1, "control")
+    host = GymnasiumHost(SyncVectorEnv([Counting], autoreset_mode=AutoresetMode.SAME_STEP), "Counting")
+    assert (host.spec.noop, host.spec.first_role) == (None, "")
+    for wrong, sentence in [
+        ({"noop": 2}, r"metadata\['noop'\] must be an action of Discrete\(2, start=3\), not 2"),
+        ({"noop": "stay"}, "not 'stay'"),
+        ({"first_role": 1}, r"metadata\['first_role'\] must be the name of a role, not 1"),
+    ]:
+        with pytest.raises(UserError, match=sentence):
+            read_metadata(wrong, Counting.action_space, "X")
 
 
 def test_calls_out_of_order_and_actions_out_of_range():
@@ -310,7 +357,7 @@ def test_calls_out_of_order_and_actions_out_of_range():
 
 
 def test_native_vector_environments():
-    host = ForeignHost(Lockstep(mode=AutoresetMode.SAME_STEP), "Lockstep")
+    host = GymnasiumHost(Lockstep(mode=AutoresetMode.SAME_STEP), "Lockstep")
     host.reset(0)
     first, second = play(host, [[0, 0]] * 2)
     assert first.obs.tolist() == first.final_obs.tolist() == [[1], [1]]
@@ -321,25 +368,25 @@ def test_native_vector_environments():
         (AutoresetMode.NEXT_STEP, "step that nobody took"),
     ]:
         with pytest.raises(UserError, match=sentence):
-            ForeignHost(Lockstep(mode=mode), "Lockstep")
+            GymnasiumHost(Lockstep(mode=mode), "Lockstep")
     with pytest.raises(UserError, match="step that nobody took"):
         open_host("CartPole-v1", 2, vectorization="native")
     for mode, sentence in [(AutoresetMode.SAME_STEP, "final_obs"), (AutoresetMode.DISABLED, "changed others")]:
-        host = ForeignHost(Lockstep(mode=mode, tells=False), "Lockstep")
+        host = GymnasiumHost(Lockstep(mode=mode, tells=False), "Lockstep")
         host.reset(0)
         with pytest.raises(UserError, match=sentence):
             list(play(host, [[0, 0]] * 2))
 
 
 def test_images_and_classes_are_shown_as_declared():
-    host = ForeignHost(SyncVectorEnv([Picture], autoreset_mode=AutoresetMode.SAME_STEP), "Picture")
+    host = GymnasiumHost(SyncVectorEnv([Picture], autoreset_mode=AutoresetMode.SAME_STEP), "Picture")
     assert (host.spec.observation_kind, host.spec.observation_shape) == ("image", (20, 20, 1))
     host.reset(0)
     for step, timestep in enumerate(play(host, [[0]] * 8), start=1):
         np.testing.assert_allclose(timestep.final_obs, ((step - 1) % 7 + 1) / 255)
         assert timestep.truncated.tolist() == [step == 7]
     grid = Grid()
-    host = ForeignHost(SyncVectorEnv([lambda: grid], autoreset_mode=AutoresetMode.SAME_STEP), "Grid")
+    host = GymnasiumHost(SyncVectorEnv([lambda: grid], autoreset_mode=AutoresetMode.SAME_STEP), "Grid")
     assert (host.spec.observation_kind, host.spec.num_classes, host.spec.observation_dtype) == ("classes", 3, "uint8")
     seed = host._seeds(0)[0]
     np.testing.assert_array_equal(host.reset(0).obs[0], Grid().reset(seed=seed)[0] - 10)
@@ -465,8 +512,8 @@ def test_other_things_that_are_refused(counting_file):
     with pytest.raises(UserError, match="Pendulum-v1: action_space is Box"):
         open_host("Pendulum-v1", 1)
     for name in ("CartPole-v1", "pkg:Name-v0", "a/file.py:Class", "Unknown-v3"):
-        assert is_foreign(name)
-    assert not any(map(is_foreign, envs.list_envs()))
+        assert is_gymnasium(name)
+    assert not any(map(is_gymnasium, envs.list_envs()))
 
 
 @pytest.mark.parametrize(("side", "outputs"), [(84, 7 * 7 * 64), (60, 4 * 4 * 64), (20, 64), (7, 64), (3, 64)])
@@ -499,7 +546,7 @@ def test_training(made, getkey):
     if isinstance(made, str):
         host = open_host(made, bodies)
     else:
-        host = ForeignHost(SyncVectorEnv([made] * bodies, autoreset_mode=AutoresetMode.SAME_STEP), made.__name__)
+        host = GymnasiumHost(SyncVectorEnv([made] * bodies, autoreset_mode=AutoresetMode.SAME_STEP), made.__name__)
     method = methods.make("adversarial-surprise", host.spec, k_explore=4, k_control=4)
     cfg = PPOConfig(epochs=1, minibatch=32)
     learner = make_learner(make_agent(method, bodies, key=getkey()), cfg)
@@ -527,6 +574,19 @@ def test_a_sound_environment_is_ready(tmp_path):
     assert json.loads(json.dumps(report)) == report
     assert "ready to train" in text(report)
     assert text(report).endswith(report["train_with"])
+
+
+def test_the_line_to_train_with_is_one_that_the_command_line_takes(monkeypatch):
+    settings = {"max_episode_steps": 50, "sutton_barto_reward": True}
+    report = check("CartPole-v1", settings)
+    assert report["ok"], report
+    seen = []
+    monkeypatch.setattr("advsurprise.cli.commands.train", lambda asked, *_, **__: seen.append(asked) or {})
+    monkeypatch.setattr("advsurprise.cli.commands.train_text", lambda result: "")
+    program, *words = shlex.split(report["train_with"])
+    assert program == "advsurprise"
+    cli.main([*words, "--method", "task"])
+    assert (seen[0].env, seen[0].env_fields) == ("CartPole-v1", settings)
 
 
 SOUND = inspect.getsource(Grid).replace("Grid", "Env")

@@ -33,10 +33,10 @@ class Host(abc.ABC):
 
     @abc.abstractmethod
     def relocate(self, request: Int[np.ndarray, " bodies"]) -> TimeStep:
-        """Takes bodies elsewhere between two steps: on `REWIND` back to the first state of their episode (worlds that
-        cannot, to the beginning of a new one), on `RESTART` into a new one. Only `obs` and `place` of the answer
+        """Relocates bodies between two steps: on `REWIND` back to the first state of their episode (worlds that
+        cannot, to the beginning of a new one), on `RESTART` into a new one. Only `obs` and `place` of the result
         count."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Lets go of the world."""
+        """Closes the world."""

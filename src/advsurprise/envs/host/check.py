@@ -1,4 +1,4 @@
-"""`advsurprise check-env`: what is wrong with an environment, in sentences, before a training run finds out."""
+"""`advsurprise check-env`: what is wrong with an environment, in sentences, before a training run fails."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 
 from advsurprise.envs.host.gymnasium import open_host
 from advsurprise.envs.host.load import make_env, sentence
-from advsurprise.envs.host.spaces import Reading, read_actions, read_observations, short
+from advsurprise.envs.host.spaces import Reading, read_actions, read_metadata, read_observations, short
 from advsurprise.errors import UserError
 
 WALK_STEPS = 1000
@@ -26,7 +26,7 @@ WALK_STEPS = 1000
 WALK_SECONDS = 5.0
 """Time that these may take."""
 SEED_STEPS = 50
-"""Steps that must come out the same from the same seed."""
+"""Steps that the same seed must repeat."""
 SPEED_BODIES = 4
 SPEED_SECONDS = 0.5
 DENSITIES = {"classes": "categorical", "image": "gaussian", "vector": "gaussian"}
@@ -35,10 +35,10 @@ DENSITIES = {"classes": "categorical", "image": "gaussian", "vector": "gaussian"
 
 @dataclass
 class Findings:
-    """What a check found."""
+    """The results of a check."""
 
     problems: list[str] = field(default_factory=list)
-    """What must be mended."""
+    """What must be fixed."""
     notes: list[str] = field(default_factory=list)
     """What is worth knowing."""
 
@@ -119,13 +119,13 @@ def _read(env: gymnasium.Env, name: str, findings: Findings) -> Reading | None:
     with _as_problems(findings):
         reading = read_observations(env.observation_space, name)
     with _as_problems(findings):
-        read_actions(env.action_space, name)
+        read_metadata(env.metadata, read_actions(env.action_space, name), name)
     return reading
 
 
 @contextlib.contextmanager
 def _as_problems(findings: Findings, what: str = "") -> Iterator[None]:
-    """Turns what is raised inside into a sentence: ours as it is, others' with what was being done."""
+    """Turns an exception into a problem: a `UserError` as it is, any other with what was being done."""
     try:
         yield
     except UserError as error:
@@ -145,7 +145,7 @@ def _warnings_as_notes(findings: Findings) -> Iterator[None]:
 
 
 def _answers_well(env: gymnasium.Env, findings: Findings) -> bool:
-    """One reset and one step of the environment itself: its wrappers would stumble over an answer of the wrong form."""
+    """One reset and one step of the environment itself: its wrappers would fail on a result of the wrong form."""
     bare = env.unwrapped
     known = len(findings.problems)
     with _as_problems(findings, "reset(seed=0)"):
@@ -273,11 +273,11 @@ def _difference(one: list[Any], other: list[Any]) -> int | None:
 
 def _compare(first: list[Any], second: list[Any], where: str, findings: Findings) -> None:
     step = _difference(first, second)
-    cure = "draw all randomness from self.np_random, which super().reset(seed=seed) seeds"
+    remedy = "draw all randomness from self.np_random, which super().reset(seed=seed) seeds"
     if step == 0:
-        findings.problem(f"reset(seed=7) {where} gave another first observation; {cure}")
+        findings.problem(f"reset(seed=7) {where} gave another first observation; {remedy}")
     elif step is not None:
-        findings.problem(f"the same seed and actions {where} led elsewhere at step {step}; {cure}")
+        findings.problem(f"the same seed and actions {where} gave another result at step {step}; {remedy}")
 
 
 def _speed(name: str, kwargs: dict[str, Any] | None, findings: Findings) -> int | None:
@@ -304,5 +304,6 @@ def _close(env: gymnasium.Env, findings: Findings) -> None:
 
 def _train_line(name: str, kwargs: dict[str, Any] | None) -> str:
     words = ["advsurprise", "train", "--env", name]
-    words += ["--set", *(f"env.{key}={json.dumps(value)}" for key, value in kwargs.items())] if kwargs else []
+    for key, value in (kwargs or {}).items():
+        words += ["--set", f"env.{key}={json.dumps(value)}"]
     return shlex.join(words)

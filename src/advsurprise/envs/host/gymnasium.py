@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray, Shaped
 
 from advsurprise.envs.host.base import Host
 from advsurprise.envs.host.load import make_body, sentence
-from advsurprise.envs.host.spaces import read_actions, read_observations
+from advsurprise.envs.host.spaces import read_actions, read_metadata, read_observations
 from advsurprise.errors import UserError, nearest
 from advsurprise.types import CONTINUE, EnvSpec, Measure, TimeStep
 
@@ -34,7 +34,7 @@ def open_host(
     *,
     kwargs: dict[str, Any] | None = None,
     vectorization: Vectorization | None = None,
-) -> "ForeignHost":
+) -> "GymnasiumHost":
     """Opens `package:Name-v0`, `Name-v0` or `path/to/file.py:Class` for some bodies.
 
     The package is imported and the file is run, with all that they do: name only what you trust. Bodies run one after
@@ -48,13 +48,13 @@ def open_host(
         raise UserError(f"unknown vectorization {nearest(str(vectorization), known)}")
     vector = _make_vector(name, bodies, kwargs or {}, vectorization or "sync")
     try:
-        return ForeignHost(vector, name)
+        return GymnasiumHost(vector, name)
     except UserError:
         vector.close()
         raise
 
 
-class ForeignHost(Host):
+class GymnasiumHost(Host):
     """A Gymnasium vector environment behind the host contract.
 
     Every answer is a step that used its action: an environment that would spend a step on resetting is reset here,
@@ -65,7 +65,8 @@ class ForeignHost(Host):
         self.vector = vector
         self.bodies = vector.num_envs
         self._reading = read_observations(vector.single_observation_space, name)
-        num_actions, self._first_action = read_actions(vector.single_action_space, name)
+        actions = read_actions(vector.single_action_space, name)
+        self._first_action = int(actions.start)
         self._mode = _autoreset_mode(vector, name)
         self._spec = EnvSpec(
             id=name,
@@ -73,10 +74,11 @@ class ForeignHost(Host):
             observation_dtype=self._reading.dtype,
             observation_kind=self._reading.kind,
             num_classes=self._reading.num_classes,
-            num_actions=num_actions,
+            num_actions=int(actions.n),
             max_steps=0,
             measures=MEASURES,
             truncates=True,
+            **read_metadata(vector.metadata, actions, name),
         )
         self._ready = False
         self._shown: Shaped[np.ndarray, "bodies ..."] = np.zeros((self.bodies, *self._reading.shape))
@@ -136,11 +138,11 @@ class ForeignHost(Host):
         return timestep
 
     def relocate(self, request: Int[np.ndarray, " bodies"]) -> TimeStep:
-        """Begins a new episode of every body with a request: the worlds of others cannot be rewound."""
+        """Begins a new episode of every body with a request: a Gymnasium environment cannot be rewound."""
         if not self._ready:
-            raise RuntimeError("reset the world before taking bodies elsewhere")
+            raise RuntimeError("reset the world before relocating bodies")
         if self._pending is not None:
-            raise RuntimeError("receive the last step before taking bodies elsewhere")
+            raise RuntimeError("receive the last step before relocating bodies")
         mask = request != CONTINUE
         if mask.any():
             self._shown = self._begin_anew(mask)
@@ -182,12 +184,12 @@ class ForeignHost(Host):
         return fresh
 
     def _with_final(self, seen: Shaped[np.ndarray, "bodies ..."], done: Bool[np.ndarray, " bodies"], infos):
-        found = infos.get("final_obs")
+        final_obs = infos.get("final_obs")
         final = seen.copy()
         for body in np.flatnonzero(done):
-            if found is None or found[body] is None:
+            if final_obs is None or final_obs[body] is None:
                 raise UserError(f"{self._spec.id} resets within a step but leaves infos['final_obs'] out")
-            final[body] = found[body]
+            final[body] = final_obs[body]
         return final
 
     def _show(self, seen: Shaped[np.ndarray, "bodies ..."]):

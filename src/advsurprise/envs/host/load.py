@@ -1,4 +1,4 @@
-"""Gymnasium environments of others by name. Imports no jax: worker processes that run one body need none."""
+"""Gymnasium environments by name. Imports no jax: worker processes that run one body need none."""
 
 import copy
 import functools
@@ -8,17 +8,32 @@ import pathlib
 import re
 import sys
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec as Registration
 
+from advsurprise.envs.world import World
 from advsurprise.errors import UserError, nearest
 
+if TYPE_CHECKING:
+    from advsurprise.envs.host.base import Host
 
-def is_foreign(name: str) -> bool:
-    """Whether a name is written as one of Gymnasium's or of a file, not as one of our own worlds."""
+
+def is_gymnasium(name: str) -> bool:
+    """Whether a name is written as one of Gymnasium's ids or as a class of a file, not as one of our own worlds."""
     return ":" in name or name in gymnasium.registry or re.search(r"-v\d+$", name) is not None
+
+
+def world(name: str) -> World:
+    """The host world behind a name of Gymnasium's; whether there is one is known when it is opened."""
+    return World(name, "a Gymnasium environment", "host", functools.partial(_open, name), None)
+
+
+def _open(name: str, bodies: int, **kwargs: Any) -> "Host":
+    from advsurprise.envs.host.gymnasium import open_host
+
+    return open_host(name, bodies, kwargs=kwargs)
 
 
 def make_env(name: str, kwargs: dict[str, Any] | None = None) -> gymnasium.Env:
@@ -29,7 +44,7 @@ def make_env(name: str, kwargs: dict[str, Any] | None = None) -> gymnasium.Env:
     """
     options: dict[str, Any] = {"disable_env_checker": True} | (kwargs or {})
     try:
-        return gymnasium.make(_find(name), **options)
+        return gymnasium.make(_registered(name), **options)
     except UserError:
         raise
     except Exception as error:
@@ -62,7 +77,7 @@ def sentence(error: BaseException) -> str:
     return line if isinstance(error, gymnasium.error.Error) else f"{type(error).__name__}: {line}"
 
 
-def _find(name: str) -> str | Registration:
+def _registered(name: str) -> str | Registration:
     """What `gymnasium.make` takes: an id, or a class of a file as if it were registered."""
     place, _, class_name = name.rpartition(":")
     if not place.endswith(".py"):
@@ -70,25 +85,25 @@ def _find(name: str) -> str | Registration:
     path = pathlib.Path(place)
     if not path.is_file():
         raise UserError(f"{name}: there is no file {place!r}")
-    found = _env_class(_run_file(path.resolve(), path.stat().st_mtime_ns), class_name, place)
-    return Registration(id=class_name, entry_point=found)
+    env_class = _env_class(_run_file(path.resolve(), path.stat().st_mtime_ns), class_name, place)
+    return Registration(id=class_name, entry_point=env_class)
 
 
 @functools.lru_cache(maxsize=32)
 def _run_file(path: pathlib.Path, changed: int) -> ModuleType:
     """Runs a file of the user's as a module, once until it changes."""
     name = f"advsurprise_user_{path.stem}"
-    found = importlib.util.spec_from_file_location(name, path)
-    if found is None or found.loader is None:
+    source = importlib.util.spec_from_file_location(name, path)
+    if source is None or source.loader is None:
         raise UserError(f"{path.name} cannot be loaded as Python")
-    module = importlib.util.module_from_spec(found)
+    module = importlib.util.module_from_spec(source)
     # Dataclasses and pickling look their module up there.
     sys.modules[name] = module
-    # Last, so that files beside it are found but shadow nothing installed.
+    # Last, so that files beside it can be imported but shadow nothing installed.
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     try:
-        found.loader.exec_module(module)
+        source.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise UserError(f"{path.name} could not be run: {sentence(error)}") from error

@@ -35,7 +35,7 @@ class PureHost(Host, Generic[State]):
         return _to_numpy(timestep)
 
     def send(self, action: Int[np.ndarray, " bodies"]) -> None:
-        """Starts a step; jax computes it while the caller goes on."""
+        """Starts a step; jax computes it in the background."""
         if self._key is None:
             raise RuntimeError("reset the world before stepping it")
         actions = jnp.asarray(action, jnp.int32)
@@ -52,19 +52,19 @@ class PureHost(Host, Generic[State]):
         return _to_numpy(timestep)
 
     def relocate(self, request: Int[np.ndarray, " bodies"]) -> TimeStep:
-        """Exact: a body that is rewound finds its episode's first state."""
+        """Exact: a body that is rewound is in its episode's first state again."""
         if self._keys is None:
-            raise RuntimeError("reset the world before taking bodies elsewhere")
+            raise RuntimeError("reset the world before relocating bodies")
         if self._pending is not None:
-            raise RuntimeError("receive the last step before taking bodies elsewhere")
+            raise RuntimeError("receive the last step before relocating bodies")
         requests = jnp.asarray(request, jnp.int32)
         self._first, self._state, timestep = _relocate_jit(self.env, self._keys, self._first, self._state, requests)
-        # Taken elsewhere again before the next step, bodies find another episode.
+        # Relocated again before the next step, bodies must get another episode.
         self._keys = _other_keys_jit(self._keys)
         return _to_numpy(timestep)
 
     def close(self) -> None:
-        """Lets go of the state."""
+        """Drops the state."""
         self._key = self._keys = self._state = self._first = self._pending = None
 
     @property

@@ -2,8 +2,9 @@
 
 import math
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
@@ -80,11 +81,22 @@ def read_observations(space: gymnasium.Space, name: str) -> Reading:
     return reading
 
 
-def read_actions(space: gymnasium.Space, name: str) -> tuple[int, int]:
-    """Number of actions and the first one, or a sentence that says why they cannot be chosen."""
+def read_actions(space: gymnasium.Space, name: str) -> spaces.Discrete:
+    """The actions, or a sentence that says why they cannot be chosen."""
     if isinstance(space, spaces.Discrete):
-        return int(space.n), int(space.start)
+        return space
     raise UserError(f"{name}: action_space is {short(space)}; only Discrete actions are accepted")
+
+
+def read_metadata(metadata: Mapping[str, Any], actions: spaces.Discrete, name: str) -> dict[str, Any]:
+    """What an environment says of itself beyond its spaces, as fields of `EnvSpec`: the action that does nothing
+    (`metadata["noop"]`, numbered as its own action space is) and the role that begins (`metadata["first_role"]`)."""
+    noop, first_role = metadata.get("noop"), metadata.get("first_role") or ""
+    if noop is not None and not actions.contains(noop):
+        raise UserError(f"{name}: metadata['noop'] must be an action of {short(actions)}, not {noop!r}")
+    if not isinstance(first_role, str):
+        raise UserError(f"{name}: metadata['first_role'] must be the name of a role, not {first_role!r}")
+    return {"noop": None if noop is None else int(noop) - int(actions.start), "first_role": first_role}
 
 
 def short(space: object) -> str:

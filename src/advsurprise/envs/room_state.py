@@ -1,0 +1,68 @@
+"""The state of a room world, and what is measured of it."""
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Int, UInt8, UInt32
+
+from advsurprise.types import Measure
+
+MEASURES = (
+    Measure("rooms_episode", "rooms visited per episode", short="rooms", shown=True),
+    Measure("rooms_life", "rooms visited in the body's life", short="life"),
+    Measure("noisy_rooms", "noisy rooms in the layout"),
+    Measure("stilled", "noisy rooms stilled", short="stilled", only_where="noisy_rooms", shown=True, at_handover=True),
+    Measure("uses", "boxes or switches used per episode", short="uses", shown=True),
+    Measure("restarts", "times noise was started again per episode"),
+    Measure("dark_steps", "steps in dark rooms per episode", short="dark", shown=True),
+    Measure("in_dark", "in a dark room", at_handover=True),
+    Measure("doors_closed", "doors closed", short="closed", shown=True, at_handover=True),
+    Measure("doors_locked", "doors locked", short="locked", shown=True, at_handover=True),
+    Measure("shut_in", "in a dark room with every door closed", at_handover=True),
+    Measure("locked_in", "in a dark room with every door locked", at_handover=True),
+    Measure("room", "room the body is in", at_handover=True),
+    Measure("x", "column of the body"),
+    Measure("y", "row of the body"),
+    Measure("direction", "direction the body faces"),
+)
+
+
+class RoomState(eqx.Module):
+    """All there is to know of one body's world. Rooms are counted along the chain from 0."""
+
+    grid: UInt8[Array, " cells"]
+    """Tile codes of the padded grid, flat."""
+    position: Int[Array, ""]
+    """The body's cell, as a flat index."""
+    direction: Int[Array, ""]
+    """0 right, 1 down, 2 left, 3 up."""
+    carried: UInt8[Array, ""]
+    """Code of the carried thing, `EMPTY` for nothing."""
+    time: Int[Array, ""]
+    """Steps taken in this episode."""
+    top: Int[Array, "rooms 2"]
+    """Upper left corner (x, y) of each room, walls included."""
+    side: Int[Array, "rooms 2"]
+    """Width and height of each room, walls included."""
+    doors: Int[Array, " doors"]
+    """Cells of the doors; door i joins rooms i and i + 1."""
+    balls: Int[Array, " balls"]
+    """Cells of the balls."""
+    noisy: Bool[Array, " rooms"]
+    """Which rooms are noisy."""
+    stilled: Bool[Array, " rooms"]
+    """Which noisy rooms have been stilled."""
+    words: UInt32[Array, " rooms"]
+    """The word from which a room's lights take their colours."""
+    visited: Bool[Array, " rooms"]
+    """Rooms the body has been in, this episode."""
+    visited_life: Bool[Array, " rooms"]
+    """Rooms the body has been in, ever."""
+    uses: Int[Array, ""]
+    """Times noise was stopped, this episode."""
+    restarts: Int[Array, ""]
+    """Times noise was started again, this episode."""
+    dark_steps: Int[Array, ""]
+    """Steps that ended in a dark room, this episode."""
+
+
+COUNTED = ("visited", "visited_life", "uses", "restarts", "dark_steps")
+"""Parts of a state that count what happened, in the episode or in the life: rewinding leaves them as they are."""

@@ -1,0 +1,112 @@
+"""What a world says of itself before it is built. Imports no jax, so that names can be looked up at once."""
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+
+from advsurprise.config import read_fields
+from advsurprise.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from advsurprise.envs.base import AbstractEnv
+    from advsurprise.envs.host.base import Host
+
+
+@dataclass(frozen=True)
+class World:
+    """A world by its name: what every layer above needs to know of it, and how it is built."""
+
+    id: str
+    """Its name."""
+    description: str
+    """What it is, in one line."""
+    kind: Literal["pure", "host"]
+    """`pure`: compiled, built with `make`; `host`: steps outside of jax, built with `open`."""
+    build: Callable[..., Any]
+    """Of a pure world `build(**fields)`, of a host world `build(bodies, **fields)`."""
+    fields: Mapping[str, Any] | None
+    """Type of every field that can be set; None if any keyword is accepted."""
+    view_fields: tuple[str, ...] = ()
+    """Fields that decide what a body sees: a policy keeps them when it is moved to another world."""
+    calibration: bool = False
+    """Whether it tests the learner and is left out of lists."""
+
+    def make(self, **fields: Any) -> "AbstractEnv":
+        """The pure world, with some of its fields changed."""
+        if self.kind != "pure":
+            raise UserError(f"{self.id} runs on the host: open it for some bodies instead of making it")
+        self.check(fields)
+        return self.build(**fields)
+
+    def open(self, bodies: int, **fields: Any) -> "Host":
+        """The world behind the host contract, for some bodies."""
+        self.check(fields)
+        if self.kind == "host":
+            return self.build(bodies, **fields)
+        from advsurprise.envs.host.pure import as_host
+
+        return as_host(self.build(**fields), bodies)
+
+    def check(self, fields: Mapping[str, Any]) -> None:
+        """Refuses a field that it does not have, or a value of another type."""
+        if self.fields is not None:
+            check_fields(self.id, self.fields, fields)
+
+    def parse(self, settings: Iterable[str]) -> dict[str, Any]:
+        """Fields from settings such as ``rooms=6`` or ``kinds=dark,noisy``, each read as its field's type asks."""
+        return read_fields(settings, self.fields)
+
+
+NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
+"""What a type is called in a sentence."""
+
+
+def check_fields(id: str, hints: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
+    """Every field exists and holds a value of its type: words one of the known words, numbers numbers."""
+    for name, value in fields.items():
+        if name not in hints:
+            raise UserError(f"{id} has no field {nearest(name, hints)}")
+        _check_value(id, name, hints[name], value)
+
+
+def _check_value(id: str, name: str, hint: Any, value: Any) -> None:
+    if get_origin(hint) is tuple:
+        if not isinstance(value, tuple | list):
+            raise UserError(f"{id}: {name} must be a list, not {value!r}")
+        for each in value:
+            _check_value(id, name, get_args(hint)[0], each)
+    elif hint in NAMES:
+        accepted = (int, float) if hint is float else hint
+        if not isinstance(value, accepted) or (hint is not bool and isinstance(value, bool)):
+            raise UserError(f"{id}: {name} must be {NAMES[hint]}, not {value!r}")
+    elif get_origin(hint) is Literal and value not in get_args(hint):
+        raise UserError(f"{id}: unknown {name} {nearest(str(value), get_args(hint))}")
+
+
+def pure_worlds(
+    env_type: type,
+    table: Mapping[str, tuple[str, dict[str, Any]]],
+    *,
+    fixed: tuple[str, ...] = ("id",),
+    view_fields: tuple[str, ...] = (),
+    calibration: bool = False,
+) -> dict[str, World]:
+    """Worlds of one class, each by its name, its description and its own fields; `fixed` cannot be set."""
+    hints = {name: hint for name, hint in get_type_hints(env_type).items() if name not in fixed}
+
+    def build(id: str, own: dict[str, Any], **fields: Any) -> "AbstractEnv":
+        return env_type(id=id, **{**own, **fields})
+
+    return {
+        id: World(
+            id,
+            description,
+            "pure",
+            functools.partial(build, id, own),
+            hints,
+            view_fields=view_fields,
+            calibration=calibration,
+        )
+        for id, (description, own) in table.items()
+    }
