@@ -1,10 +1,12 @@
-"""Methods by name: every module of this folder but `base` is one, found by listing the folder."""
+"""Methods by name: every module of this folder but `base` is one, found by listing the folder. A class of a user's own
+file is one too, written `path/to/file.py:Class`."""
 
 import importlib
 import pkgutil
 from typing import TYPE_CHECKING, Any
 
 from advsurprise.errors import UserError, nearest
+from advsurprise.userfile import is_file_class, load_class
 
 if TYPE_CHECKING:
     from advsurprise.methods.base import AbstractMethod
@@ -18,7 +20,11 @@ def names() -> list[str]:
 
 
 def method_class(name: str) -> type:
-    """The class of a method: the one its module calls `METHOD`."""
+    """The class of a method: the one its module calls `METHOD`, or that of a user's file."""
+    if is_file_class(name):
+        from advsurprise.methods.base import AbstractMethod
+
+        return load_class(name, AbstractMethod)
     if name not in names():
         raise UserError(f"unknown method {nearest(name, names())}")
     return importlib.import_module(f"{__name__}.{name.replace('-', '_')}").METHOD

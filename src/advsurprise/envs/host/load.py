@@ -2,19 +2,15 @@
 
 import copy
 import functools
-import importlib.util
-import inspect
-import pathlib
 import re
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec as Registration
 
 from advsurprise.envs.world import World
-from advsurprise.errors import UserError, nearest
+from advsurprise.errors import UserError
+from advsurprise.userfile import is_file_class, load_class
 
 if TYPE_CHECKING:
     from advsurprise.envs.host.base import Host
@@ -79,43 +75,6 @@ def sentence(error: BaseException) -> str:
 
 def _registered(name: str) -> str | Registration:
     """What `gymnasium.make` takes: an id, or a class of a file as if it were registered."""
-    place, _, class_name = name.rpartition(":")
-    if not place.endswith(".py"):
+    if not is_file_class(name):
         return name
-    path = pathlib.Path(place)
-    if not path.is_file():
-        raise UserError(f"{name}: there is no file {place!r}")
-    env_class = _env_class(_run_file(path.resolve(), path.stat().st_mtime_ns), class_name, place)
-    return Registration(id=class_name, entry_point=env_class)
-
-
-@functools.lru_cache(maxsize=32)
-def _run_file(path: pathlib.Path, changed: int) -> ModuleType:
-    """Runs a file of the user's as a module, once until it changes."""
-    name = f"advsurprise_user_{path.stem}"
-    source = importlib.util.spec_from_file_location(name, path)
-    if source is None or source.loader is None:
-        raise UserError(f"{path.name} cannot be loaded as Python")
-    module = importlib.util.module_from_spec(source)
-    # Dataclasses and pickling look their module up there.
-    sys.modules[name] = module
-    # Last, so that files beside it can be imported but shadow nothing installed.
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))
-    try:
-        source.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        raise UserError(f"{path.name} could not be run: {sentence(error)}") from error
-    return module
-
-
-def _env_class(module: ModuleType, class_name: str, place: str) -> type[gymnasium.Env]:
-    classes = {name: value for name, value in vars(module).items() if inspect.isclass(value)}
-    known = {name: value for name, value in classes.items() if issubclass(value, gymnasium.Env)}
-    if class_name in classes and class_name not in known:
-        raise UserError(f"{place}: {class_name} is not a subclass of gymnasium.Env")
-    if class_name not in known:
-        which = nearest(class_name, known) if known else f"{class_name!r}, nor any other gymnasium.Env"
-        raise UserError(f"{place} has no class {which}")
-    return known[class_name]
+    return Registration(id=name.rpartition(":")[2], entry_point=load_class(name, gymnasium.Env))
