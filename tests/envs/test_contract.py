@@ -21,12 +21,15 @@ FIELDS = {"rooms/door": {"timeout": "truncated"}, "rooms/lock": {"encoding": "sy
 VARIANTS = {"balls": ("rooms/four", {"noise": "balls"}), "one room": ("rooms/four", {"rooms": 1})}
 WORLDS = {id: (id, FIELDS.get(id, {})) for id in advsurprise.list_envs()} | VARIANTS
 WORLDS = {name: (id, {"max_steps": 20} | fields) for name, (id, fields) in WORLDS.items()}
-HOSTED = ("rooms/door", "balls")
 BODIES = 6
 
 
-# All tests of a world run where its programs have been compiled.
-@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in sorted(WORLDS)])
+def _together(*names):
+    """Worlds as parameters: all tests of one run where its programs have been compiled."""
+    return [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in names]
+
+
+@pytest.fixture(params=_together(*sorted(WORLDS)))
 def env(request):
     id, fields = WORLDS[request.param]
     return advsurprise.make(id, **fields)
@@ -140,10 +143,8 @@ def test_bodies_in_a_batch_are_bodies_alone(env, getkey):
         assert _equal(jax.tree.map(lambda leaf, body=body: leaf[body], together), alone[body])
 
 
-# The adapter is the same for all worlds: two stand for them, one of each kind of end.
-@pytest.mark.parametrize(
-    "env", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in HOSTED], indirect=True
-)
+# The adapter is the same for all worlds: two represent them, one for each kind of end.
+@pytest.mark.parametrize("env", _together("rooms/door", "balls"), indirect=True)
 def test_the_host_contract_gives_the_same_episodes_for_the_same_seed(env):
     actions = np.random.default_rng(0).integers(0, env.spec.num_actions, (env.spec.max_steps + 2, BODIES))
     runs = []
@@ -223,9 +224,7 @@ def test_only_the_bodies_that_ended_begin_anew():
     assert (np.asarray(states.episodes)[..., -1] == ended.sum(-1)).all()
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in ("countdown", "balls")]
-)
+@pytest.fixture(scope="module", params=_together("countdown", "balls"))
 def travelled(request):
     """Bodies before and after they were relocated, all at once: requests, and states as numpy."""
     if request.param == "countdown":
