@@ -1,25 +1,33 @@
 """The library in three names: `train`, `load` and what they return."""
 
+import contextlib
 import dataclasses
 import itertools
 import pathlib
 import tempfile
-from typing import Any, get_args
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
 
 from advsurprise import envs, methods
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.envs.base import AbstractEnv
+from advsurprise.envs.host.base import Host
 from advsurprise.errors import UserError
-from advsurprise.evaluation.play import play, play_host, summary
+from advsurprise.evaluation.play import play, play_host
+from advsurprise.evaluation.statistics import Estimate, pooled, summarise
 from advsurprise.learning import devices
 from advsurprise.learning.interaction import Agent
-from advsurprise.learning.players import Player, played_by, with_players
+from advsurprise.learning.players import Player, with_players
 from advsurprise.training import run
-from advsurprise.training.hosted import open_world
 from advsurprise.training.loops import whole_episodes
+from advsurprise.types import EnvSpec
 
 EVALUATION_SEED = 1_000_000
 """First evaluation seed: far from seeds anyone trains with."""
+MAX_HOST_BODIES = 8
+"""Most bodies that play at the same time in a host world."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +35,7 @@ class Trained:
     """A run that has been trained."""
 
     folder: pathlib.Path
-    """Where it lies."""
+    """Its folder."""
     config: RunConfig
     """What was asked for."""
     agents: list[Agent]
@@ -43,72 +51,95 @@ class Trained:
         player: Player = "trained",
         env: str | None = None,
         env_fields: dict[str, Any] | None = None,
-    ) -> dict[str, dict[str, float]]:
-        """Mean and 95% interval of every measure over whole episodes, here or in another world of the same views."""
-        share = max(1, episodes // seeds)
-        if envs.find(self.config.env).kind == "host":
-            return self._evaluate_foreign(share, seeds, player)
-        world = self._world(env, env_fields)
-        agents = [self._in(world, agent) for agent in self.agents]
-        return summary(
-            play(world, played_by(agent, player), episodes=share, seed=EVALUATION_SEED + seed)
-            for agent in agents
-            for seed in range(seeds)
-        )
+    ) -> dict[str, Estimate]:
+        """Mean and 95% interval of every measure over whole episodes, here or in another world of the same views.
 
-    def _evaluate_foreign(self, episodes: int, seeds: int, player: Player) -> dict[str, dict[str, float]]:
-        host = open_world(dataclasses.replace(self.config, bodies=min(8, episodes)))
-        agent = played_by(self.agents[0], player)
-        try:
-            found = [play_host(host, agent, episodes=episodes, seed=EVALUATION_SEED + seed) for seed in range(seeds)]
-        finally:
-            host.close()
-        return summary(found)
+        Every training seed plays at least `episodes`, shared by so many evaluation seeds, and the interval is over
+        training seeds; over episodes where there is only one, or where nothing that was trained plays: that is played
+        once.
+        """
+        players: dict[str, Player] = dict.fromkeys(self.agents[0].method.roles, player)
+        with self._opened(env, env_fields, bodies=_share(episodes, seeds)) as world:
+            return self._estimates(world, players, _share(episodes, seeds), seeds)
 
     def cross_play(self, *, episodes: int = 200, seeds: int = 10) -> list[dict[str, Any]]:
-        """Every role by its policy, by random actions, or by nobody, against every choice for the others: what each
-        policy is worth, shown against the same opponents."""
-        if envs.find(self.config.env).kind == "host":
-            raise UserError(f"cross-play needs a pure world, not {self.config.env}")
-        world = self._world(None, None)
-        roles = self.agents[0].method.roles
-        share = max(1, episodes // seeds)
+        """Every role by its policy, by random actions, or (where an action does nothing) motionless, against every
+        choice for the others: what each policy is worth, shown against the same opponents."""
+        method = self.agents[0].method
+        kinds = ("trained", "random") if method.spec.noop is None else ("trained", "random", "motionless")
         rows = []
-        for chosen in itertools.product(get_args(Player), repeat=len(roles)):
-            if "greedy" in chosen:
-                continue
-            players = dict(zip(roles, chosen, strict=True))
-            found = summary(
-                play(world, with_players(self._in(world, agent), players), episodes=share, seed=EVALUATION_SEED + seed)
-                for agent in self.agents
-                for seed in range(seeds)
-            )
-            rows.append({**players, "measures": found})
+        with self._opened(None, None, bodies=_share(episodes, seeds)) as world:
+            for chosen in itertools.product(kinds, repeat=len(method.roles)):
+                players: dict[str, Player] = dict(zip(method.roles, chosen, strict=True))
+                rows.append({**players, "measures": self._estimates(world, players, _share(episodes, seeds), seeds)})
         return rows
 
-    def _world(self, env: str | None, env_fields: dict[str, Any] | None) -> AbstractEnv:
-        kept = self.config.env_fields
-        if env is not None:
-            # In another world the policies must at least see as they were trained to.
-            names = envs.find(env).view_fields
-            kept = {name: value for name, value in kept.items() if name in names}
-        fields = {**kept, **(env_fields or {})}
-        return envs.make(self.config.env if env is None else env, **fields)
+    def _estimates(
+        self, world: AbstractEnv | Host, players: dict[str, Player], episodes: int, seeds: int
+    ) -> dict[str, Estimate]:
+        agents = [self._in(world.spec, agent) for agent in self.agents]
+        if not plays_what_it_learnt(agents[0], players):
+            agents = agents[:1]
+        return summarise(
+            [
+                pooled([_play(world, with_players(agent, players), episodes, seed) for seed in range(seeds)])
+                for agent in agents
+            ]
+        )
 
-    def _in(self, world: AbstractEnv, agent: Agent) -> Agent:
+    @contextlib.contextmanager
+    def _opened(
+        self, env: str | None, env_fields: dict[str, Any] | None, *, bodies: int
+    ) -> Iterator[AbstractEnv | Host]:
+        """The run's world or another one, closed afterwards."""
+        kept = self.config.env_fields
+        world = envs.find(env or self.config.env)
+        if world.id != self.config.env:
+            # In another world the policies must at least see as they were trained to.
+            kept = {name: value for name, value in kept.items() if name in world.view_fields}
+        fields = {**kept, **(env_fields or {})}
+        if world.kind == "pure":
+            yield world.make(**fields)
+            return
+        host = world.open(min(MAX_HOST_BODIES, bodies), **fields)
+        try:
+            yield host
+        finally:
+            host.close()
+
+    def _in(self, theirs: EnvSpec, agent: Agent) -> Agent:
         """The same policies in a world that may have another clock or other rooms."""
-        mine, theirs = agent.method.spec, world.spec
-        if (mine.observation_shape, mine.num_classes, mine.num_actions) != (
-            theirs.observation_shape,
-            theirs.num_classes,
-            theirs.num_actions,
-        ):
+        mine = agent.method.spec
+        if _views(mine) != _views(theirs):
+            both = mine.observation_kind == theirs.observation_kind == "classes"
+            shared = "; room worlds show the same classes if trained with --set env.encoding=shared" if both else ""
             raise UserError(
-                f"policies trained in {mine.id} cannot see {theirs.id}: shapes or classes differ; between room worlds "
-                "policies can be moved that were trained with --set env.encoding=shared"
+                f"policies trained in {mine.id} cannot act in {theirs.id}: observations or actions differ{shared}"
             )
         method = methods.make(self.config.method, theirs, **self.config.method_fields)
         return Agent(method, agent.policies, agent.learnt)
+
+
+def plays_what_it_learnt(agent: Agent, players: dict[str, Player]) -> bool:
+    """Whether what happens depends on the training seed: some role is played by a policy that was trained."""
+    return agent.method.trains and any(player in ("trained", "greedy") for player in players.values())
+
+
+def _play(world: AbstractEnv | Host, agent: Agent, episodes: int, seed: int) -> dict[str, np.ndarray]:
+    run_one = play if isinstance(world, AbstractEnv) else play_host
+    return run_one(world, agent, episodes=episodes, seed=EVALUATION_SEED + seed)  # pyright: ignore[reportArgumentType]
+
+
+def _share(episodes: int, seeds: int) -> int:
+    """Episodes of each evaluation seed."""
+    if episodes < seeds or seeds < 1:
+        raise UserError(f"{episodes} episodes cannot be shared by {seeds} evaluation seeds: each needs at least one")
+    return -(-episodes // seeds)
+
+
+def _views(spec: EnvSpec) -> tuple[Any, ...]:
+    """What policies must have in common with a world to act in it."""
+    return spec.observation_shape, spec.observation_kind, spec.num_classes, spec.num_actions
 
 
 def train(
@@ -123,7 +154,7 @@ def train(
     method_fields: dict[str, Any] | None = None,
     **run_fields: Any,
 ) -> Trained:
-    """Trains one seed with the command line's defaults. Without `out` the run lies in a temporary folder.
+    """Trains one seed with the command line's defaults. Without `out` the run is in a temporary folder.
 
     Where jax has not computed anything before, it is made to see a device in every core, as on the command line.
     """

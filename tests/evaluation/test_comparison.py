@@ -19,7 +19,7 @@ from advsurprise.training.fused import Fused
 
 METHODS = "adversarial-surprise,task"
 WORDS = [
-    *("--env", "rooms/door", "--set", "env.max_steps=8", "--set", "method.k_explore=2", "--set", "method.k_control=2"),
+    *("--env", "rooms/door", "--set", "env.max_steps=8"),
     *("--set", "ppo.epochs=1", "--set", "ppo.minibatch=8", "--set", "rollout=8", "--bodies", "2", "--seeds", "3..4"),
 ]
 TINY = RunConfig(
@@ -32,17 +32,19 @@ TINY = RunConfig(
     rollout=8,
 )
 ASKED = Comparison(TINY, {"adversarial-surprise": {"k_explore": 2, "k_control": 2}, "task": {}})
+CHEAP = Comparison(dataclasses.replace(TINY, method="random"), {"random": {}, "task": {}})
+"""Methods whose programs are compiled quickly."""
 
 
 class StopsTask:
-    """A console that stops the second method after its second update."""
+    """A console that stops the method that trains after its second update."""
 
-    def __init__(self, stream, total):
+    def __init__(self, stream, total, *, shown):
         self.rows = []
 
     def write(self, row):
         self.rows.append(row)
-        if len(self.rows) == 4 and "surprise" not in row:
+        if len(self.rows) == 4 and "agent/loss" in row:
             signal.raise_signal(signal.SIGTERM)
 
     def close(self):
@@ -51,8 +53,8 @@ class StopsTask:
 
 def test_the_command_line_compares_stops_goes_on_and_draws(tmp_path, capsys, monkeypatch):
     folder = tmp_path / "both"
-    words = ["train", "--method", METHODS, *WORDS, "--steps", "64", "--out", str(folder)]
-    loops = {name: Fused(cfg) for name, cfg in ASKED.configs.items()}
+    words = ["train", "--method", "random,task", *WORDS, "--steps", "64", "--out", str(folder)]
+    loops = {name: Fused(cfg) for name, cfg in CHEAP.configs.items()}
     # The same loops each time: compiling them again would be most of this test's time.
     monkeypatch.setattr(commands, "make_loop", lambda cfg: loops[cfg.method])
     monkeypatch.setattr(metrics, "Console", StopsTask)
@@ -62,18 +64,18 @@ def test_the_command_line_compares_stops_goes_on_and_draws(tmp_path, capsys, mon
     assert stopped.value.code == 128 + signal.SIGTERM
     assert captured.out == ""
     assert captured.err.splitlines()[-1] == f"stopped and saved; go on with: advsurprise resume {folder}"
-    assert {path.name for path in folder.iterdir()} == {"comparison.json", *METHODS.split(",")}
-    assert comparison.read(folder) == ASKED
-    assert [comparison.updates_done(folder / name) for name in ASKED.fields] == [4, 2]
-    before = (folder / "adversarial-surprise" / "metrics.jsonl").read_bytes()
+    assert {path.name for path in folder.iterdir()} == {"comparison.json", "random", "task"}
+    assert comparison.read(folder) == CHEAP
+    assert [comparison.updates_done(folder / name) for name in CHEAP.fields] == [4, 2]
+    before = (folder / "random" / "metrics.jsonl").read_bytes()
 
     cli.main([*words, "--json"])
     captured = capsys.readouterr()
     result = json.loads(captured.out)
-    assert "adversarial-surprise is already trained to 64 steps: skipped" in captured.err
+    assert "random is already trained to 64 steps: skipped" in captured.err
     assert "going on from update 2" in captured.err
-    assert (folder / "adversarial-surprise" / "metrics.jsonl").read_bytes() == before
-    assert (result["comparison"], result["methods"], result["failed"]) == (str(folder), METHODS.split(","), {})
+    assert (folder / "random" / "metrics.jsonl").read_bytes() == before
+    assert (result["comparison"], result["methods"], result["failed"]) == (str(folder), ["random", "task"], {})
     assert {"end/rooms_episode", "end/stilled"} <= set(result["metrics"])
     rows = metrics.read_rows(folder / "task" / "metrics.jsonl")
     assert [(row["update"], row["seed"]) for row in rows] == [(u, s) for u in (1, 2, 3, 4) for s in (3, 4)]
@@ -86,15 +88,15 @@ def test_the_command_line_compares_stops_goes_on_and_draws(tmp_path, capsys, mon
     cli.main(["resume", str(folder)])
     captured = capsys.readouterr()
     assert captured.err.count("skipped") == 2
-    assert [line.split()[0] for line in captured.out.splitlines()[2:4]] == METHODS.split(",")
-    assert f"advsurprise plot {folder} --metric dark,uses,life" in captured.out
-    assert f"advsurprise eval {folder}/adversarial-surprise" in captured.out
+    assert [line.split()[0] for line in captured.out.splitlines()[5:7]] == ["random", "task"]
+    assert f"advsurprise plot {folder} --metric life,uses,dark,closed,locked" in captured.out
+    assert f"advsurprise eval {folder}/random" in captured.out
     assert "2 seeds: intervals are not to be trusted" in captured.err
     for verb in ("eval", "resume"):
         with pytest.raises(SystemExit):
             cli.main([verb, str(folder), *(["--steps", "32"] if verb == "resume" else [])])
     error = capsys.readouterr().err
-    assert f"choose one of its runs, for example {folder}/adversarial-surprise" in error
+    assert f"choose one of its runs, for example {folder}/random" in error
     assert "--steps can only make it longer, not 32" in error
 
 
@@ -158,7 +160,7 @@ def test_a_method_that_breaks_does_not_keep_the_others_from_their_turn(tmp_path,
     fake = Fake({"b": run.NonFinite("loss is nan")})
     assert comparison.train(three, tmp_path, fake, log=print) == (0, {"b": "loss is nan"})
     assert fake.trained == ["a", "b", "c"]
-    end = {"files": [], "smooth": 1, "metrics": [], "others": [], "end": {"a": {}}}
+    end = {"files": [], "smooth": 1, "metrics": [], "labels": {}, "others": [], "end": {"a": {}}}
     result = {"comparison": "x", "methods": ["a"], "failed": {"b": "loss is nan"}, **end}
     monkeypatch.setattr(commands, "train", lambda *args, **named: result)
     with pytest.raises(SystemExit) as stopped:
@@ -279,10 +281,11 @@ def test_a_dry_run_plans_every_method(monkeypatch, capsys):
         return {"config": cfg.as_dict(), "parameters_per_role": {"agent": 1}, **sizes, **times}
 
     monkeypatch.setattr(commands, "_plan", plan)
-    cli.main(["train", "--method", METHODS, *WORDS, "--dry-run", "--json"])
+    words = ["--set", "method.k_explore=2", "--set", "method.k_control=2", *WORDS, "--dry-run"]
+    cli.main(["train", "--method", METHODS, *words, "--json"])
     found = json.loads(capsys.readouterr().out)
     assert [each["config"]["method"] for each in found["plans"]] == METHODS.split(",")
     assert found["estimated_s"] == 12.5
-    cli.main(["train", "--method", METHODS, *WORDS, "--dry-run"])
+    cli.main(["train", "--method", METHODS, *words])
     assert "all of them, one after the other: about 12 s" in capsys.readouterr().out
     assert not pathlib.Path("runs/rooms-door-comparison").exists()

@@ -121,11 +121,11 @@ def test_moving_averages_are_those_of_a_plain_loop_and_pass_over_gaps():
 
 
 def test_what_is_drawn_is_what_is_written(tmp_path, capsys):
-    names = ("end/rooms_episode", "mean/surprise")
+    names = ("end/rooms_episode", "common_surprise")
     first = make_run(tmp_path / "a", "adversarial-surprise", 6, names=names)
     second = make_run(tmp_path / "b", "task", 5, names=names, seed=1)
     out = tmp_path / "figures" / "both"
-    words = ["plot", str(tmp_path / "a"), str(tmp_path / "b"), "--metric", "rooms,mean/surprise", "--out", str(out)]
+    words = ["plot", str(tmp_path / "a"), str(tmp_path / "b"), "--metric", "rooms,common_surprise", "--out", str(out)]
     cli.main([*words, "--smooth", "3", "--json"])
     captured = capsys.readouterr()
     result = json.loads(captured.out)
@@ -144,7 +144,7 @@ def test_what_is_drawn_is_what_is_written(tmp_path, capsys):
         assert float(row["iqm"]) == pytest.approx(hand_iqm(averages))
         assert averages.min() <= float(row["low"]) <= float(row["iqm"]) <= float(row["high"]) <= averages.max()
         assert int(row["n_seeds"]) == len(values)
-    end = result["end"]["task"]["mean/surprise"]
+    end = result["end"]["task"]["common_surprise"]
     assert {name: str(value) for name, value in end.items()}.items() <= rows[-1].items()
     thin = read_csv(f"{out}_seeds.csv")
     assert len(thin) == 2 * (6 + 5) * 12
@@ -156,7 +156,8 @@ def test_the_figure_shows_the_numbers_of_the_table(tmp_path):
     make_run(tmp_path / "b", "a-method-of-yours", 5, seed=1)
     records = [curves.read_record(tmp_path / name) for name in "ab"]
     panels = curves.panels_of(records, ["end/rooms_episode"], window=2, log=print)
-    (axis,) = plot.figure(panels, "caption").axes
+    (axis,) = plot.figure(panels, "caption", curves.table_of(records)).axes
+    assert axis.get_ylabel() == "rooms visited per episode"
     bold = [line for line in axis.lines if line.get_linewidth() == 2]
     thin = [line for line in axis.lines if line.get_linewidth() < 1]
     assert (len(bold), len(thin), len(axis.collections)) == (2, 10, 2)
@@ -188,27 +189,28 @@ def test_labels_are_methods_and_folders_where_those_clash(tmp_path):
     for place, method in (("x/run", "task"), ("y/run", "task"), ("z", "rnd")):
         make_run(tmp_path / place, method, 1, 2)
     records = {place: curves.read_record(tmp_path / place) for place in ("x/run", "y/run", "z")}
-    assert curves.labels([records["x/run"], records["z"]]) == ["task", "rnd"]
-    assert curves.labels(list(records.values())) == ["x/run", "y/run", "rnd"]
+    assert curves.run_names([records["x/run"], records["z"]]) == ["task", "rnd"]
+    assert curves.run_names(list(records.values())) == ["x/run", "y/run", "rnd"]
 
 
 def test_few_seeds_and_missing_metrics_are_warned_of(tmp_path, capsys):
-    make_run(tmp_path / "new", "task", 2, names=("end/rooms_episode", "mean/surprise"))
+    make_run(tmp_path / "new", "task", 2, names=("end/rooms_episode", "common_surprise"))
     make_run(tmp_path / "old", "rnd", 1)
     folders = [str(tmp_path / "new"), str(tmp_path / "old")]
     cli.main(["plot", *folders, "--out", str(tmp_path / "f")])
     captured = capsys.readouterr()
     assert captured.err.splitlines() == [
-        "left out of mean/surprise, which their metrics do not have: rnd",
+        "left out of common_surprise, which their metrics do not have: rnd",
         "1 seed: intervals are not to be trusted (rnd)",
         "2 seeds: intervals are not to be trusted (task)",
     ]
     assert "the last update" in captured.out
-    assert captured.out.splitlines()[3].split()[-1] == "–"
+    assert "end/rooms_episode: rooms visited per episode" in captured.out
+    assert captured.out.splitlines()[5].split()[-1] == "–"
     assert {(row["metric"], row["method"]) for row in read_csv(tmp_path / "f.csv")} == {
         ("end/rooms_episode", "task"),
         ("end/rooms_episode", "rnd"),
-        ("mean/surprise", "task"),
+        ("common_surprise", "task"),
     }
     only = [row for row in read_csv(tmp_path / "f.csv") if row["method"] == "rnd"]
     assert all(row["iqm"] == row["low"] == row["high"] for row in only)
@@ -230,7 +232,7 @@ def test_gaps_in_the_rows_count_as_gaps(tmp_path):
     assert found.n_seeds.tolist() == [2, 2]
     assert found.iqm[0] == pytest.approx(hand_iqm([row["end/rooms_episode"] for row in rows[1:3]]))
     assert found.iqm[1] == pytest.approx(hand_iqm([rows[3]["end/rooms_episode"], rows[5]["end/rooms_episode"]]))
-    assert curves.curve(record, "mean/surprise", label="task", window=1) is None
+    assert curves.curve(record, "common_surprise", label="task", window=1) is None
 
 
 # --------------------------------------------------------------------------------------------------- mistakes
@@ -243,12 +245,15 @@ def test_gaps_in_the_rows_count_as_gaps(tmp_path):
         (("nowhere",), "there is no run in nowhere"),
         (("good", "--metric", "romms"), "unknown metric 'romms'; did you mean 'rooms'?"),
         (("good", "--metric", "end/rooms_epsiode"), "did you mean 'end/rooms_episode'?"),
-        (("good", "--metric", "rooms,surprise"), "no run has mean/surprise in its metrics"),
-        (("other",), "no run has rooms, stilled, surprise, return; name a column of metrics.jsonl with --metric"),
+        (("good", "--metric", "rooms,surprise"), "no run has common_surprise in its metrics"),
+        (
+            ("other",),
+            "no run has end/rooms_episode, end/stilled, common_surprise; name a column of metrics.jsonl",
+        ),
         (("good", "--metric", "step"), "unknown metric 'step'"),
         (("good", "--smooth", "0"), "--smooth must be at least 1 update, not 0"),
         (("good", "good"), "a run is given twice"),
-        (("good", "empty"), "empty has no metrics yet; go on with: advsurprise resume empty"),
+        (("good", "empty"), "empty has no metrics yet; continue it with: advsurprise resume empty"),
         (("torn",), "line 1 of torn/metrics.jsonl is not a JSON object"),
         (("rowless",), "rowless/metrics.jsonl is damaged: it has a row without a step or a seed"),
         (("wordy",), "end/rooms_episode is not a number in wordy/metrics.jsonl: 'many'"),

@@ -20,10 +20,12 @@ from advsurprise.envs.host.pure import as_host
 from advsurprise.envs.ladder import LadderWorld, Place
 from advsurprise.envs.room_state import COUNTED
 from advsurprise.errors import UserError
-from advsurprise.evaluation.play import play, summary
+from advsurprise.evaluation.play import play
+from advsurprise.evaluation.statistics import summarise
 from advsurprise.learning.collect import HostCollector, ScanCollector
 from advsurprise.learning.interaction import Agent, role_schedule
 from advsurprise.learning.learn import learn, make_learner
+from advsurprise.learning.measures import mean_or_nan
 from advsurprise.learning.networks import FixedPolicy
 from advsurprise.learning.players import with_players
 from advsurprise.methods.asp import ASP, Signal
@@ -249,7 +251,8 @@ def scripted():
         return (
             rollout,
             {role: score.reward[:, 0, 0] for role, score in scores.items()},
-            method.learn(agent.learnt, rollout, {})[1],
+            method.learn(agent.learnt, rollout, {})[1]
+            | {name: mean_or_nan(measured) for name, measured in method.measure(rollout).items()},
         )
 
     return lambda *actions: run(jnp.asarray((actions + (STAY,) * 8)[:8], jnp.int32))
@@ -544,7 +547,7 @@ def trained():
 
 
 def _outcomes(agent):
-    measures = summary([play(_fork(), agent, episodes=500, seed=1)])
+    measures = summarise([play(_fork(), agent, episodes=500, seed=1)])
     return [measures[name]["mean"] for name in ("task_set", "solved", "time_alice", "time_bob")]
 
 

@@ -222,10 +222,12 @@ def test_python_trains_loads_and_evaluates_with_the_command_lines_defaults(tmp_p
     assert advsurprise.load(tmp_path / "a").config == trained.config
     assert RunConfig() == dataclasses.replace(RunConfig(), env="rooms/four", steps=2_000_000, seeds=(0,), bodies=16)
     measures = trained.evaluate(episodes=20)
-    assert measures["log_prob"]["low"] <= measures["log_prob"]["mean"] <= measures["log_prob"]["high"] < 0
+    scored = measures["scored_surprise"]
+    assert 0 < scored["low"] <= scored["mean"] <= scored["high"]
+    assert (scored["n"], scored["over"]) == (20, "episodes")
     elsewhere = trained.evaluate(episodes=20, env="rooms/four", env_fields={"max_steps": 8})
     assert elsewhere["end/noisy_rooms"]["mean"] > 1
-    with pytest.raises(UserError, match="cannot see"):
+    with pytest.raises(UserError, match="cannot act in"):
         trained.evaluate(episodes=20, env="rooms/four", env_fields={"view": 5})
 
 
@@ -240,7 +242,7 @@ def test_the_command_line_trains_resumes_and_evaluates(tmp_path, capsys):
     played = json.loads(capsys.readouterr().out)
     assert (played["method"], played["env"], played["episodes"]) == ("adversarial-surprise", "rooms/door", 20)
     for player in ("measures", "greedy", "random"):
-        assert set(played[player]["log_prob"]) == {"mean", "low", "high"}
+        assert set(played[player]["scored_surprise"]) == {"mean", "low", "high", "n", "over"}
     cli.main(["eval", folder, "--episodes", "20"])
     assert "rooms visited per episode" in capsys.readouterr().out
 

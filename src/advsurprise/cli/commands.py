@@ -16,32 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from advsurprise import api, envs, methods
+from advsurprise import envs, methods
 from advsurprise.config import RunConfig, changed, read_config, read_count, read_seeds
 from advsurprise.errors import UserError
-from advsurprise.evaluation import comparison
+from advsurprise.evaluation import comparison, labels
 from advsurprise.evaluation.comparison import Comparison
-from advsurprise.learning.players import Player
 from advsurprise.training import metrics, run
 from advsurprise.training.fused import Fused
 from advsurprise.training.loops import make_loop, whole_episodes
-
-SHOWN = {
-    "log_prob": "log-probability of scored steps (minus surprise)",
-    "solved": "Alice's tasks that Bob solved",
-    "time_alice": "steps of Alice's tasks",
-    "time_bob": "steps Bob took",
-    "mean/surprise": "surprise of what was seen, nats per step",
-    "end/rooms_episode": "rooms visited per episode",
-    "end/stilled": "noisy rooms stilled at the end",
-    "end/uses": "boxes or switches used per episode",
-    "end/dark_steps": "steps in dark rooms per episode",
-    "end/doors_closed": "doors closed at the end",
-    "end/doors_locked": "doors locked at the end",
-    "end/episode_return": "the world's own reward per episode",
-    "end/episode_length": "steps per episode",
-}
-"""Measures a person is shown, in this order."""
 
 
 def resolve(
@@ -87,7 +69,15 @@ def train(
     folder = out or _default_folder(asked.env, asked.method)
     ended = _train(asked, folder, fresh=fresh, quiet=quiet, log=log)
     _leave_if_stopped(ended.stopped_by, folder)
-    return {"run": str(folder), "steps": ended.steps, "seeds": list(asked.seeds), "last": ended.last}
+    table = labels.of_config(asked)
+    shown = {name: table.label(name) for name in labels.live(table)}
+    return {
+        "run": str(folder),
+        "steps": ended.steps,
+        "seeds": list(asked.seeds),
+        "last": ended.last,
+        "labels": shown,
+    }
 
 
 def _default_folder(env: str, name: str) -> pathlib.Path:
@@ -106,7 +96,8 @@ def _train(
     loop = make_loop(cfg)
     run.prepare_folder(cfg, folder, fresh=fresh)
     keep_compiled()
-    sinks = [] if quiet else [metrics.Console(sys.stderr, cfg.updates * cfg.steps_per_update)]
+    shown = labels.live(labels.of_method(loop.method))
+    sinks = [] if quiet else [metrics.Console(sys.stderr, cfg.updates * cfg.steps_per_update, shown=shown)]
     return run.train(cfg, folder, log=log, sinks=sinks, loop=loop)
 
 
@@ -153,10 +144,7 @@ def train_text(result: dict[str, Any]) -> str:
         return comparison.text(result)
     last = result["last"]
     lines = [f"trained {result['steps']:,} steps for {len(result['seeds'])} seed(s): {result['run']}"]
-    if "surprise" in last:
-        lines.append(f"in the last update surprise was {last['surprise']:.1f} nats per scored step")
-    if "end/rooms_episode" in last:
-        lines.append(f"and {last['end/rooms_episode']:.2f} rooms were visited per episode")
+    lines += [f"  {label:60}{last[name]:10.4g}" for name, label in result["labels"].items() if name in last]
     return "\n".join([*lines, f"How it plays: advsurprise eval {result['run']}"])
 
 
@@ -248,88 +236,6 @@ def _arrays(tree: Any) -> list[Any]:
 def _rollout_bytes(loop: Fused) -> int:
     shapes = loop.trace_collecting(loop.like()).out_info[1]
     return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
-
-
-def evaluate(
-    folder: pathlib.Path,
-    *,
-    episodes: int,
-    env: str | None,
-    settings: Sequence[str],
-    log: Callable[[str], None],
-) -> dict[str, Any]:
-    """Frozen policies, sampled and greedy, against uniform random actions, on the same evaluation seeds."""
-    if episodes < 10:
-        raise UserError(f"--episodes must be at least 10, one for each evaluation seed, not {episodes}")
-    keep_compiled()
-    trained = _load(folder)
-    fields = envs.find(env or trained.config.env).parse(settings)
-    where = {"episodes": episodes, "env": env, "env_fields": fields}
-    found = {}
-    players: dict[str, Player] = {"measures": "trained", "greedy": "greedy", "random": "random"}
-    for name, player in players.items():
-        log(f"playing {episodes} episodes: {name if name != 'measures' else 'sampled'} …")
-        found[name] = trained.evaluate(player=player, **where)
-    return {
-        "method": trained.config.method,
-        "env": env or trained.config.env,
-        "env_fields": fields or trained.config.env_fields,
-        "run": str(folder),
-        "episodes": episodes,
-        "updates": trained.updates,
-        **found,
-    }
-
-
-def _load(folder: pathlib.Path) -> api.Trained:
-    if comparison.is_comparison(folder):
-        first = next(iter(comparison.read(folder).fields))
-        raise UserError(f"{folder} holds a comparison; choose one of its runs, for example {folder / first}")
-    return api.load(folder)
-
-
-def evaluate_text(result: dict[str, Any]) -> str:
-    """Random against trained, for a person."""
-    lines = [f"{result['method']} in {result['env']}, {result['episodes']} episodes, mean and 95% interval"]
-    lines.append(f"{'':46}{'random':>20}{'trained':>20}{'trained, greedy':>20}")
-    for name, label in SHOWN.items():
-        if name in result["measures"]:
-            cells = (result[column][name] for column in ("random", "measures", "greedy"))
-            lines.append(f"{label:46}" + "".join(f"{_cell(cell):>20}" for cell in cells))
-    return "\n".join([*lines, f"run: {result['run']}"])
-
-
-def cross(folder: pathlib.Path, *, episodes: int, log: Callable[[str], None]) -> dict[str, Any]:
-    """Every role by its policy, by random actions and by nobody, against each other."""
-    keep_compiled()
-    trained = _load(folder)
-    log(f"playing {episodes} episodes of each pairing …")
-    return {
-        "method": trained.config.method,
-        "env": trained.config.env,
-        "run": str(folder),
-        "episodes": episodes,
-        "updates": trained.updates,
-        "steps": trained.updates * trained.config.steps_per_update,
-        "roles": list(trained.agents[0].method.roles),
-        "cross": trained.cross_play(episodes=episodes),
-    }
-
-
-def cross_text(result: dict[str, Any]) -> str:
-    """The pairings for a person."""
-    roles = result["roles"]
-    names = [name for name in SHOWN if name in result["cross"][0]["measures"]][:4]
-    head = "".join(f"{role:12}" for role in roles) + "".join(f"{name:>22}" for name in names)
-    lines = [f"{result['method']} in {result['env']} after {result['steps']:,} steps, mean and 95% interval", head]
-    for row in result["cross"]:
-        cells = "".join(f"{_cell(row['measures'][name]):>22}" for name in names)
-        lines.append("".join(f"{row[role]:12}" for role in roles) + cells)
-    return "\n".join([*lines, f"run: {result['run']}"])
-
-
-def _cell(cell: dict[str, float]) -> str:
-    return f"{cell['mean']:.2f} ± {(cell['high'] - cell['low']) / 2:.2f}"
 
 
 def list_methods() -> dict[str, Any]:

@@ -102,8 +102,8 @@ class Plot:
     folders: Annotated[Positional[tuple[pathlib.Path, ...]], arg(metavar="FOLDER [FOLDER …]")]
     """Comparisons and runs to draw beside each other."""
     metric: str | None = None
-    """What to draw, a panel each: rooms, stilled, surprise, dark, uses, life, return, or columns of metrics.jsonl,
-    with commas between them (default rooms,stilled,surprise,return, those of them that there are)."""
+    """What to draw, a panel each: short names of measures (in room worlds rooms, rooms-mean, stilled, surprise, dark …)
+    or columns of metrics.jsonl, with commas between them (default the world's first two measures and surprise)."""
     out: pathlib.Path | None = None
     """Beginning of the files' names (default FOLDER/comparison, FOLDER/plot for a run)."""
     smooth: int | None = None
@@ -124,7 +124,7 @@ class Eval:
     run_folder: Annotated[Positional[pathlib.Path], arg(metavar="RUN")]
     """The run's folder."""
     episodes: int = 200
-    """Episodes for each kind of player, shared by ten evaluation seeds."""
+    """Episodes of each training seed and kind of player, shared by ten evaluation seeds."""
     env: str | None = None
     """Another world to play in (zero-shot); the run's own if left out."""
     settings: Settings = ()
@@ -133,15 +133,17 @@ class Eval:
     json: Json = False
 
     def run(self) -> None:
-        from advsurprise.cli import commands
+        from advsurprise.cli import evaluate
 
         if self.cross:
-            result = commands.cross(self.run_folder, episodes=self.episodes, log=_log)
-            return _print(result, commands.cross_text, as_json=self.json)
-        result = commands.evaluate(
+            result = evaluate.cross(
+                self.run_folder, episodes=self.episodes, env=self.env, settings=self.settings, log=_log
+            )
+            return _print(result, evaluate.cross_text, as_json=self.json)
+        result = evaluate.evaluate(
             self.run_folder, episodes=self.episodes, env=self.env, settings=self.settings, log=_log
         )
-        _print(result, commands.evaluate_text, as_json=self.json)
+        _print(result, evaluate.evaluate_text, as_json=self.json)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ docs/plots.md has the definitions.
 """
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,20 +14,10 @@ from jaxtyping import Float, Int
 
 from advsurprise.config import RunConfig
 from advsurprise.errors import UserError, nearest
+from advsurprise.evaluation import labels
+from advsurprise.evaluation.labels import Labels
 from advsurprise.training import metrics, run
 
-METRICS = {
-    "rooms": "end/rooms_episode",
-    "stilled": "end/stilled",
-    "surprise": "mean/surprise",
-    "dark": "end/dark_steps",
-    "uses": "end/uses",
-    "life": "end/rooms_life",
-    "return": "end/episode_return",
-}
-"""Short names of columns of metrics.jsonl."""
-DEFAULTS = ("rooms", "stilled", "surprise", "return")
-"""Drawn where nothing else is asked for: those of them that there are. The room worlds have no return."""
 TRIM = 0.25
 """Share of the seeds left out of an interquartile mean at each end."""
 RESAMPLES = 2000
@@ -40,7 +31,7 @@ class Record:
     """The rows of one run."""
 
     folder: pathlib.Path
-    """Where the run lies."""
+    """The run's folder."""
     config: RunConfig
     """What was asked for."""
     seeds: tuple[int, ...]
@@ -50,10 +41,15 @@ class Record:
     rows: tuple[tuple[dict[str, Any], ...], ...]
     """For each seed its rows, one per step."""
 
-    @property
+    @functools.cached_property
     def columns(self) -> set[str]:
         """Names that can be drawn."""
         return {name for seed in self.rows for row in seed for name in row} - {"step", "update", "seed"}
+
+    @functools.cached_property
+    def labels(self) -> Labels:
+        """What the columns are called."""
+        return labels.of_config(self.config)
 
     def column(self, name: str) -> Float[np.ndarray, "S T"]:
         """The values of one column, nan where there is none."""
@@ -119,8 +115,8 @@ def bootstrap(
     same draws serve every step, so that the ends of the interval are curves of the same imagined experiments.
     """
     picks = draws(np.zeros(values.shape[1], int) if strata is None else np.asarray(strata), resamples, seed)
-    found = np.stack([iqm(row[picks]) for row in values])
-    low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2], axis=1)
+    resampled = np.stack([iqm(row[picks]) for row in values])
+    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2], axis=1)
     return low, high
 
 
@@ -157,15 +153,15 @@ def curve(record: Record, metric: str, *, label: str, window: int) -> Curve | No
 
 def summarise(values: Float[np.ndarray, "S T"]) -> Float[np.ndarray, "3 T"]:
     """Interquartile mean and interval of each step over the seeds that have a value there; one at least has."""
-    found = np.empty((3, values.shape[1]))
+    summary = np.empty((3, values.shape[1]))
     known = np.isfinite(values)
     # Steps at which the same seeds have values go together: almost always that is all of them.
     patterns, group = np.unique(known, axis=1, return_inverse=True)
     for index, seeds in enumerate(patterns.T):
         place = np.flatnonzero(group.reshape(-1) == index)
         chosen = values[np.ix_(seeds, place)].T
-        found[:, place] = np.stack([iqm(chosen), *bootstrap(chosen)])
-    return found
+        summary[:, place] = np.stack([iqm(chosen), *bootstrap(chosen)])
+    return summary
 
 
 # --------------------------------------------------------------------------------------------------- reading
@@ -175,17 +171,17 @@ def read_record(folder: pathlib.Path) -> Record:
     """The rows of the run in a folder; a last update that a kill tore is left out."""
     config = run.read_run(folder)
     path = folder / "metrics.jsonl"
-    found: dict[int, dict[int, dict[str, Any]]] = {}
+    by_seed: dict[int, dict[int, dict[str, Any]]] = {}
     for row in metrics.read_rows(path):
         step, seed = row.get("step"), row.get("seed")
         if not isinstance(step, int) or not isinstance(seed, int):
             raise UserError(f"{path} is damaged: it has a row without a step or a seed")
-        found.setdefault(seed, {})[step] = row
-    seeds = tuple(sorted(found))
-    steps = tuple(sorted(set.intersection(*(set(rows) for rows in found.values())))) if found else ()
+        by_seed.setdefault(seed, {})[step] = row
+    seeds = tuple(sorted(by_seed))
+    steps = tuple(sorted(set.intersection(*(set(rows) for rows in by_seed.values())))) if by_seed else ()
     if not steps:
-        raise UserError(f"{folder} has no metrics yet; go on with: advsurprise resume {folder}")
-    return Record(folder, config, seeds, steps, tuple(tuple(found[seed][step] for step in steps) for seed in seeds))
+        raise UserError(f"{folder} has no metrics yet; continue it with: advsurprise resume {folder}")
+    return Record(folder, config, seeds, steps, tuple(tuple(by_seed[seed][step] for step in steps) for seed in seeds))
 
 
 def _number(row: dict[str, Any], name: str, folder: pathlib.Path) -> float:
@@ -198,8 +194,8 @@ def _number(row: dict[str, Any], name: str, folder: pathlib.Path) -> float:
         raise UserError(f"{name} is not a number in {folder / 'metrics.jsonl'}: {row[name]!r}") from None
 
 
-def labels(records: Sequence[Record]) -> list[str]:
-    """Method names; where they clash as much of the end of the folders' paths as tells them apart."""
+def run_names(records: Sequence[Record]) -> list[str]:
+    """Method names; where they clash as much of the end of the folders' paths as distinguishes them."""
     places = [record.folder.resolve() for record in records]
     if len(set(places)) < len(places):
         raise UserError("a run is given twice")
@@ -213,33 +209,45 @@ def labels(records: Sequence[Record]) -> list[str]:
     return named
 
 
+def table_of(records: Sequence[Record]) -> Labels:
+    """What the columns of all runs are called."""
+    return labels.union([record.labels for record in records])
+
+
 def choose(records: Sequence[Record], asked: str | None) -> list[str]:
     """Columns to draw, from short or whole names with commas between them."""
     there = set().union(*(record.columns for record in records))
-    found = ",".join(name for name in DEFAULTS if METRICS[name] in there)
-    if asked is None and not found:
-        raise UserError(f"no run has {', '.join(DEFAULTS)}; name a column of metrics.jsonl with --metric")
+    table = table_of(records)
+    if asked is None:
+        drawn = [column for column in table.drawn if column in there and _has_numbers(records, column)]
+        if not drawn:
+            raise UserError(f"no run has {', '.join(table.drawn)}; name a column of metrics.jsonl with --metric")
+        return drawn
     chosen = []
-    for word in (found if asked is None else asked).split(","):
-        column = METRICS.get(word.strip(), word.strip())
-        if column not in there and word.strip() not in METRICS:
-            raise UserError(f"unknown metric {nearest(word.strip(), {*METRICS, *there})}")
+    for word in (part.strip() for part in asked.split(",")):
+        column = table.shorts.get(word, word)
+        if column not in there and word not in table.shorts:
+            raise UserError(f"unknown metric {nearest(word, {*table.shorts, *there})}")
         chosen.append(column)
     return list(dict.fromkeys(chosen))
 
 
+def _has_numbers(records: Sequence[Record], column: str) -> bool:
+    return any(np.isfinite(record.column(column)).any() for record in records)
+
+
 def panels_of(records: Sequence[Record], columns: Sequence[str], *, window: int, log: Log) -> dict[str, list[Curve]]:
     """The curves of every panel. Runs without the metric are left out of it, which is logged; one must have it."""
-    found = {}
+    panels = {}
     for column in columns:
         made = {
             label: curve(record, column, label=label, window=window)
-            for record, label in zip(records, labels(records), strict=True)
+            for record, label in zip(records, run_names(records), strict=True)
         }
         missing = [label for label, each in made.items() if each is None]
         if len(missing) == len(made):
             raise UserError(f"no run has {column} in its metrics")
         if missing:
             log(f"left out of {column}, which their metrics do not have: {', '.join(missing)}")
-        found[column] = [each for each in made.values() if each is not None]
-    return found
+        panels[column] = [each for each in made.values() if each is not None]
+    return panels

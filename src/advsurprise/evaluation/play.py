@@ -1,95 +1,107 @@
-"""Frozen policies at play: whole episodes, no learning, the paper's measures with intervals."""
+"""Frozen policies at play: whole episodes, the same number of each body, no learning.
+
+Whoever counts the first episodes to finish counts too many short ones; here each body's first few count, however long
+they take.
+"""
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
-from scipy.special import stdtrit
+from jaxtyping import Float
 
 from advsurprise.envs.base import AbstractEnv
 from advsurprise.envs.host.base import Host
 from advsurprise.errors import UserError
 from advsurprise.learning.collect import HostCollector, ScanCollector
 from advsurprise.learning.interaction import Agent
-from advsurprise.learning.measures import surprise
+from advsurprise.learning.measures import Steps, columns, common_surprise, no_models, steps_of
 from advsurprise.methods.base import ended
+from advsurprise.types import Measured, Rollout
 
+CHUNK = 128
+"""Steps played at a time in worlds whose episodes have no fixed length."""
 MAX_CHUNKS = 1000
-"""Stretches of play after which a host world that ends no episodes is given up."""
+"""Chunks after which a world that ends no episodes is given up."""
+
+Collect = Callable[[Any, int], tuple[Any, Steps, Measured]]
+"""From what is carried and the chunk's number: what is carried on, the chunk's steps, and their common surprise."""
 
 
 def play(env: AbstractEnv, agent: Agent, *, episodes: int, seed: int) -> dict[str, np.ndarray]:
-    """Measures of whole episodes, one entry per episode: `end/…`, `mean/…`, and what the method itself scores."""
-    if not env.spec.max_steps:
-        raise UserError(f"{env.spec.id} has no fixed episode length")
-    return jax.tree.map(np.asarray, _play(env, episodes, agent, jax.random.key(seed)))
-
-
-def play_host(host: Host, agent: Agent, *, episodes: int, seed: int, chunk: int = 128) -> dict[str, np.ndarray]:
-    """Measures of the first whole episodes in a host world, one entry per episode."""
+    """Measures of the first episode of each of as many bodies, one entry per episode, in a pure world."""
     start_key, play_key = jax.random.split(jax.random.key(seed))
-    collector = HostCollector(host, chunk)
-    memory = collector.start(agent, key=start_key)
-    ends: dict[str, list[float]] = {f"end/{name}": [] for name in host.spec.info}
-    for number in range(MAX_CHUNKS):
+    collector = ScanCollector(env, episodes, env.spec.max_steps or CHUNK)
+
+    def collect(carry, number):
+        return _collect(collector, agent, carry, jax.random.fold_in(play_key, number))
+
+    return _whole_episodes(collect, (_start(collector, agent, start_key), no_models(env.spec, episodes)), agent, 1)
+
+
+def play_host(host: Host, agent: Agent, *, episodes: int, seed: int) -> dict[str, np.ndarray]:
+    """Measures of whole episodes in a host world, one entry per episode: at least `episodes`, the same number of each
+    of the host's bodies."""
+    start_key, play_key = jax.random.split(jax.random.key(seed))
+    collector = HostCollector(host, CHUNK)
+
+    def collect(carry, number):
+        memory, stats = carry
         memory, rollout = collector.collect(agent, memory, key=jax.random.fold_in(play_key, number))
-        over = np.asarray(rollout.terminated | rollout.truncated)
-        for name, value in rollout.info.items():
-            ends[f"end/{name}"] += np.asarray(value, dtype=np.float64)[over].tolist()
-        for name, each in agent.method.measure(rollout).items():
-            counted = np.where(np.asarray(each.counts), np.asarray(each.value, dtype=np.float64), np.nan)
-            ends.setdefault(name, []).extend(counted[over].tolist())
-        if all(len(values) >= episodes for values in ends.values()):
-            return {name: np.asarray(values[:episodes]) for name, values in ends.items()}
-    raise UserError(f"{host.spec.id}: {episodes} episodes did not end within {MAX_CHUNKS * chunk} steps")
+        stats, steps, surprise = _reduce(agent, rollout, stats)
+        return (memory, stats), steps, surprise
+
+    memory = collector.start(agent, key=start_key)
+    return _whole_episodes(collect, (memory, no_models(host.spec, host.bodies)), agent, -(-episodes // host.bodies))
 
 
-def summary(samples: Iterable[dict[str, np.ndarray]]) -> dict[str, dict[str, float]]:
-    """Mean over evaluation seeds and its 95% interval (Student's t over the seeds' means) for every measure.
-
-    Layouts without a noisy room have nothing to still: `stilled` leaves them out. So does any measure the episodes for
-    which it is not a number.
-    """
-    by_seed: dict[str, list[float]] = {}
-    for sample in samples:
-        noisy = sample.get("end/noisy_rooms")
-        for name, values in sample.items():
-            kept = values[noisy > 0] if noisy is not None and name.endswith("/stilled") else values
-            kept = kept[~np.isnan(kept)]
-            by_seed.setdefault(name, []).append(float(np.mean(kept)) if len(kept) else float("nan"))
-    return {name: interval(np.asarray(means)) for name, means in by_seed.items()}
+@functools.partial(jax.jit, static_argnums=0)
+def _start(collector: ScanCollector, agent: Agent, key):
+    return collector.start(agent, key=key)
 
 
-def interval(means: np.ndarray) -> dict[str, float]:
-    """Mean and 95% interval; with a single value the interval is that value."""
-    centre = float(np.mean(means))
-    if len(means) < 2:
-        return {"mean": centre, "low": centre, "high": centre}
-    half = float(stdtrit(len(means) - 1, 0.975) * np.std(means, ddof=1) / np.sqrt(len(means)))
-    return {"mean": centre, "low": centre - half, "high": centre + half}
+@functools.partial(jax.jit, static_argnums=0)
+def _collect(collector: ScanCollector, agent: Agent, carry, key):
+    world, stats = carry
+    world, rollout = collector.collect(agent, world, key=key)
+    stats, steps, surprise = _reduce(agent, rollout, stats)
+    return (world, stats), steps, surprise
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _play(env: AbstractEnv, episodes: int, agent: Agent, key) -> dict[str, Array]:
-    start_key, play_key = jax.random.split(key)
-    collector = ScanCollector(env, episodes, env.spec.max_steps)
-    _, rollout = collector.collect(agent, collector.start(agent, key=start_key), key=play_key)
-    found: dict[str, Array] = {}
-    # Each body's first episode: a method may give one up for a new one before its time is over.
-    over = ended(rollout)
-    within = (jnp.cumsum(over, axis=0) - over.astype(jnp.int32) == 0).astype(jnp.float32)
-    last = jnp.where(over, within, 0.0)
-    for name, value in rollout.info.items():
-        found[f"end/{name}"] = jnp.sum(value.astype(jnp.float32) * last, axis=0)
-        found[f"mean/{name}"] = jnp.sum(value.astype(jnp.float32) * within, axis=0) / jnp.sum(within, axis=0)
-    surprises, known = surprise(rollout, env.spec, episodes, env.spec.max_steps)
-    known = jnp.where(known, within, 0.0)
-    found["common_surprise"] = jnp.sum(surprises * known, axis=0) / jnp.maximum(jnp.sum(known, axis=0), 1.0)
-    for name, each in agent.method.measure(rollout).items():
-        counted = jnp.where(each.counts, within, 0.0)
-        number = jnp.sum(counted, axis=0)
-        found[name] = jnp.where(number > 0, jnp.sum(each.value * counted, axis=0) / jnp.maximum(number, 1.0), jnp.nan)
-    return found
+@jax.jit
+def _reduce(agent: Agent, rollout: Rollout, stats: Any) -> tuple[Any, Steps, Measured]:
+    """What is kept of a rollout, and the statistics behind its common surprise."""
+    observed = rollout.decision.view.frames[:, :, -1]
+    stats, surprise = common_surprise(observed, ended(rollout), agent.method.spec, stats)
+    return stats, steps_of(rollout, agent.method), surprise
+
+
+def _whole_episodes(collect: Collect, carry: Any, agent: Agent, each: int) -> dict[str, np.ndarray]:
+    """Plays until every body has ended `each` episodes, and measures these."""
+    chunks = []
+    for number in range(MAX_CHUNKS):
+        carry, *chunk = collect(carry, number)
+        chunks.append(jax.tree.map(np.asarray, chunk))
+        if np.all(sum(steps.over.sum(axis=0) for steps, _ in chunks) >= each):
+            break
+    else:
+        length = sum(len(steps.over) for steps, _ in chunks)
+        raise UserError(f"{agent.method.spec.id}: not every body ended {each} episode(s) within {length} steps")
+    steps, surprise = jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
+    begins = jnp.ones(steps.over.shape[1], bool)
+    measured = columns(jax.tree.map(jnp.asarray, steps), agent.method, begins=begins)
+    measured["common_surprise"] = surprise
+    number = np.cumsum(steps.over, axis=0) - steps.over
+    return {name: by_episode(column, number, each) for name, column in measured.items()}
+
+
+def by_episode(column: Measured, number: np.ndarray, each: int) -> Float[np.ndarray, " episodes"]:
+    """Mean over the steps that count of each body's first `each` episodes, body by body within each; nan where no step
+    of an episode counts. `number` says which of its body's episodes a step belongs to, [T, B]."""
+    value, counts = np.asarray(column.value, np.float64), np.asarray(column.counts)
+    within = [counts & (number == episode) for episode in range(each)]
+    totals = [(np.where(where, value, 0.0).sum(axis=0), where.sum(axis=0)) for where in within]
+    return np.concatenate([np.where(n > 0, total / np.maximum(n, 1), np.nan) for total, n in totals])

@@ -15,24 +15,15 @@ from typing import Any
 import numpy as np
 
 from advsurprise.errors import UserError
-from advsurprise.evaluation.curves import METRICS, Curve, Log, Record, choose, labels, panels_of, read_record
+from advsurprise.evaluation.curves import Curve, Log, Record, choose, panels_of, read_record, run_names, table_of
+from advsurprise.evaluation.labels import Labels
 
-LABELS = {
-    "end/rooms_episode": "rooms visited per episode",
-    "end/stilled": "noisy rooms stilled at the end",
-    "mean/surprise": "surprise (nats per step)",
-    "end/dark_steps": "steps in dark rooms per episode",
-    "end/uses": "boxes or switches used per episode",
-    "end/rooms_life": "rooms visited in life so far",
-    "end/episode_return": "the world's own reward per episode",
-}
-"""What a panel calls a column; others are called what they are."""
 ENOUGH_SEEDS = 5
 """With fewer seeds an interval is drawn, and a warning given."""
 SMOOTHED_SHARE = 20
 """The moving average covers one of so many parts of the longest run, if nothing else is asked for."""
 
-# Okabe and Ito's colours, which people with any kind of colour vision can tell apart (their yellow is lost on white).
+# Okabe and Ito's colours, which people with any kind of colour vision can distinguish (their yellow is lost on white).
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#777777", "#000000", "#56B4E9")
 COLOURS: dict[str, str] = dict(
     zip(("adversarial-surprise", "smirl", "rnd", "agac", "asp", "random", "task"), PALETTE, strict=False)
@@ -48,18 +39,18 @@ def colour(method: str) -> str:
 
 def looks(drawn: Iterable[Curve]) -> dict[str, tuple[str, str]]:
     """Colour and line style of every label: of labels with one colour each gets a style of its own."""
-    found: dict[str, tuple[str, str]] = {}
+    look: dict[str, tuple[str, str]] = {}
     used: dict[str, int] = {}
     for each in drawn:
-        if each.label not in found:
+        if each.label not in look:
             shade = colour(each.method)
-            found[each.label] = (shade, STYLES[used.get(shade, 0) % len(STYLES)])
+            look[each.label] = (shade, STYLES[used.get(shade, 0) % len(STYLES)])
             used[shade] = used.get(shade, 0) + 1
-    return found
+    return look
 
 
-def figure(panels: dict[str, list[Curve]], caption: str):
-    """The figure, one panel for each metric."""
+def figure(panels: dict[str, list[Curve]], caption: str, table: Labels):
+    """The figure, one panel for each metric, called what `table` calls it."""
     from matplotlib.figure import Figure
 
     columns = min(3, len(panels))
@@ -74,7 +65,7 @@ def figure(panels: dict[str, list[Curve]], caption: str):
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
     for axis, (metric, drawn) in zip(axes.flat, panels.items(), strict=False):
-        _panel(axis, metric, drawn, look)
+        _panel(axis, table.label(metric), drawn, look)
     handles = [_handle(*each) for each in look.values()]
     made.legend(handles, list(look), loc="upper center", ncols=2 * columns, frameon=False, fontsize=8)
     made.text(0.5, 0.05 / height, "\n".join(words), ha="center", va="bottom", fontsize=6.5, color="#444444")
@@ -89,7 +80,7 @@ def figure(panels: dict[str, list[Curve]], caption: str):
     return made
 
 
-def _panel(axis, metric: str, drawn: list[Curve], look: dict[str, tuple[str, str]]) -> None:
+def _panel(axis, label: str, drawn: list[Curve], look: dict[str, tuple[str, str]]) -> None:
     from matplotlib.ticker import EngFormatter
 
     for each in drawn:
@@ -98,7 +89,7 @@ def _panel(axis, metric: str, drawn: list[Curve], look: dict[str, tuple[str, str
         axis.fill_between(each.steps, each.low, each.high, color=shade, alpha=0.18, linewidth=0)
         axis.plot(each.steps, each.iqm, color=shade, linestyle=style, linewidth=2.0)
     axis.set_xlabel("environment steps per seed", fontsize=8)
-    axis.set_ylabel(LABELS.get(metric, metric), fontsize=8)
+    axis.set_ylabel("\n".join(textwrap.wrap(label, 40)), fontsize=8)
     axis.xaxis.set_major_formatter(EngFormatter(sep=""))
     axis.tick_params(labelsize=7)
     axis.spines[["top", "right"]].set_visible(False)
@@ -110,19 +101,19 @@ def _handle(shade: str, style: Any):
     return Line2D([], [], color=shade, linestyle=style, linewidth=2.0)
 
 
-def rendered(panels: dict[str, list[Curve]], caption: str) -> dict[str, bytes]:
+def rendered(panels: dict[str, list[Curve]], caption: str, table: Labels) -> dict[str, bytes]:
     """The figure as the contents of a PNG and of a PDF file."""
     import matplotlib
 
-    made = figure(panels, caption)
-    found = {}
+    made = figure(panels, caption, table)
+    contents = {}
     # Type 42 fonts, which journals ask for; no dates, so that the same curves give the same file.
     with matplotlib.rc_context({"pdf.fonttype": 42}):
         for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
             buffer = io.BytesIO()
             made.savefig(buffer, format=kind, dpi=150, metadata=metadata)
-            found[f".{kind}"] = buffer.getvalue()
-    return found
+            contents[f".{kind}"] = buffer.getvalue()
+    return contents
 
 
 # -------------------------------------------------------------------------------------------------- the verb
@@ -171,17 +162,25 @@ def draw(
     window = smooth or max(1, round(max(len(record.steps) for record in records) / SMOOTHED_SHARE))
     panels = panels_of(records, choose(records, metric), window=window, log=log)
     _warn_of_few_seeds(records, log)
-    files = write(out, {**rendered(panels, _caption(records, window)), **tables(panels)})
+    table = table_of(records)
+    files = write(out, {**rendered(panels, _caption(records, window), table), **tables(panels)})
     drawn = [each for panel in panels.values() for each in panel]
-    end = {name: {each.metric: each.end for each in drawn if each.label == name} for name in labels(records)}
+    end = {name: {each.metric: each.end for each in drawn if each.label == name} for name in run_names(records)}
     there = set().union(*(record.columns for record in records)) - set(panels)
-    others = [name for name, column in METRICS.items() if column in there]
-    return {"files": files, "smooth": window, "metrics": list(panels), "others": others, "end": end}
+    others = [name for name, column in table.shorts.items() if column in there and not name.endswith("-mean")]
+    return {
+        "files": files,
+        "smooth": window,
+        "metrics": list(panels),
+        "labels": {name: table.label(name) for name in panels},
+        "others": others,
+        "end": end,
+    }
 
 
 def _warn_of_few_seeds(records: Sequence[Record], log: Log) -> None:
     by_number: dict[int, list[str]] = {}
-    for record, name in zip(records, labels(records), strict=True):
+    for record, name in zip(records, run_names(records), strict=True):
         by_number.setdefault(len(record.seeds), []).append(name)
     for number, names in sorted(by_number.items()):
         if number < ENOUGH_SEEDS:
@@ -191,7 +190,12 @@ def _warn_of_few_seeds(records: Sequence[Record], log: Log) -> None:
 def _caption(records: Sequence[Record], window: int) -> str:
     worlds = ", ".join(sorted({record.config.env for record in records}))
     smoothing = f"mean of the last {window} updates" if window > 1 else "not smoothed"
-    lines = ("bold: interquartile mean over seeds", "shaded: its 95% bootstrap interval", "thin: each seed", smoothing)
+    lines = (
+        "bold: interquartile mean over training seeds",
+        "shaded: its 95% bootstrap interval",
+        "thin: each seed",
+        smoothing,
+    )
     return f"{worlds}; {'; '.join(lines)}"
 
 
@@ -208,17 +212,18 @@ def write(out: pathlib.Path, contents: dict[str, bytes]) -> list[str]:
 
 
 def end_text(result: dict[str, Any]) -> str:
-    """The last point of every curve and where the figure lies, for a person."""
+    """The last point of every curve and the figure's files, for a person."""
     names = result["metrics"]
     width = max(len(label) for label in result["end"]) + 2
     last = f"mean of the last {result['smooth']} updates" if result["smooth"] > 1 else "the last update"
     lines = [
-        f"interquartile mean over seeds and 95% interval, {last}",
+        f"interquartile mean over training seeds and 95% interval, {last}",
+        *(f"{name}: {label}" for name, label in result["labels"].items()),
         f"{'':{width}}{'steps':>12}{'seeds':>7}" + "".join(f"{name:>26}" for name in names),
     ]
-    for label, found in result["end"].items():
-        points = list(found.values())
-        cells = "".join(f"{_cell(found.get(name)):>26}" for name in names)
+    for label, last_points in result["end"].items():
+        points = list(last_points.values())
+        cells = "".join(f"{_cell(last_points.get(name)):>26}" for name in names)
         steps, seeds = (f"{points[0]['step']:,}", str(points[0]["n_seeds"])) if points else ("", "")
         lines.append(f"{label:{width}}{steps:>12}{seeds:>7}{cells}")
     return "\n".join([*lines, f"drawn: {' '.join(result['files'])}"])

@@ -1,53 +1,126 @@
-"""What is measured of a rollout, the same for every method: the world's own measures, and how surprising it was."""
+"""What is measured of a rollout, the same for every method: the world's measures, the method's, and common surprise.
 
+Columns, each a mean over the steps that count:
+
+    end/NAME                  the world's measure on the last step of an episode
+    mean/NAME                 the same on every step: its time mean
+    handover/ROLE/first/NAME  the same when the role's first turn of an episode ends
+    handover/ROLE/all/NAME    the same when any of the role's turns ends
+    NAME                      the method's own measure
+    common_surprise           surprise of all observations under one model, whatever the method models itself
+"""
+
+from typing import Any
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from advsurprise import tree
-from advsurprise.methods.base import AbstractMethod, density_for, ended, mean_where
-from advsurprise.types import EnvSpec, Rollout
+from advsurprise.methods.base import AbstractMethod, density_for, ended
+from advsurprise.types import EnvSpec, Measured, Rollout
 
 OBSERVED_BODIES, OBSERVED_STEPS = 16, 128
-"""How much is measured of the surprise of a rollout while training: so many bodies, for so many of its last steps (a
+"""How much of a rollout common surprise is measured on while training: so many bodies, for so many of its last steps (a
 whole episode, where their length is fixed)."""
 
 
+class Steps(eqx.Module):
+    """What measures are computed from, step by step."""
+
+    role: Int[Array, "T B"]
+    """Which role acted."""
+    over: Bool[Array, "T B"]
+    """Steps that ended an episode."""
+    info: dict[str, Shaped[Array, "T B"]]
+    """The world's measures."""
+    own: dict[str, Measured]
+    """The method's measures."""
+
+
+def steps_of(rollout: Rollout, method: AbstractMethod) -> Steps:
+    """The part of a rollout that is measured."""
+    return Steps(rollout.decision.role, ended(rollout), rollout.info, method.measure(rollout))
+
+
 def rollout_metrics(rollout: Rollout, method: AbstractMethod) -> dict[str, Array]:
-    """The world's measures at the end of episodes (`end/…`) and averaged over time (`mean/…`), and the method's own."""
-    spec = method.spec
-    over = ended(rollout).astype(jnp.float32)
-    metrics: dict[str, Array] = {"episodes": jnp.sum(over)}
-    only_where = {measure.name: measure.only_where for measure in spec.measures}
-    for name, value in rollout.info.items():
-        value = value.astype(jnp.float32)
-        counted = over
-        if only_where[name]:
-            counted = jnp.where(rollout.info[only_where[name]] > 0, over, 0.0)
-        metrics[f"end/{name}"] = jnp.sum(value * counted) / jnp.maximum(jnp.sum(counted), 1.0)
-        metrics[f"mean/{name}"] = jnp.mean(value)
-    found, scored = surprise(rollout, spec, min(OBSERVED_BODIES, over.shape[1]), spec.max_steps or OBSERVED_STEPS)
-    own = {name: mean_where(each.counts, each.value) for name, each in method.measure(rollout).items()}
-    return metrics | own | {"common_surprise": mean_where(scored, found)}
+    """Every column of a rollout; nan where no step of it counts."""
+    spec, steps = method.spec, steps_of(rollout, method)
+    length, bodies = steps.over.shape
+    # Where methods ask for no new episodes and rollouts hold whole ones, every rollout begins with an episode.
+    whole = spec.max_steps > 0 and length % spec.max_steps == 0 and not method.makes_requests
+    measured = columns(steps, method, begins=jnp.full(bodies, whole))
+    newest, few = spec.max_steps or OBSERVED_STEPS, min(OBSERVED_BODIES, bodies)
+    observed = rollout.decision.view.frames[-newest:, :few, -1]
+    _, measured["common_surprise"] = common_surprise(observed, steps.over[-newest:, :few], spec, no_models(spec, few))
+    means = {name: mean_or_nan(each) for name, each in measured.items()}
+    return {"episodes": jnp.sum(steps.over, dtype=jnp.float32), **means}
 
 
-def surprise(
-    rollout: Rollout, spec: EnvSpec, bodies: int, steps: int
-) -> tuple[Float[Array, "t {bodies}"], Bool[Array, "t {bodies}"]]:
-    """Surprise of what the first bodies saw before each of the last steps, in nats, whatever the method models itself:
+def columns(steps: Steps, method: AbstractMethod, *, begins: Bool[Array, " B"]) -> dict[str, Measured]:
+    """Every column but common surprise; `begins` says whose first step is the first of an episode."""
+    handovers = turn_ends(steps, method, begins) if len(method.roles) > 1 else {}
+    measured = dict(steps.own)
+    for measure in method.spec.measures:
+        value = steps.info[measure.name].astype(jnp.float32)
+        exists = jnp.ones_like(steps.over)
+        if measure.only_where:
+            exists = steps.info[measure.only_where].astype(jnp.float32) > 0
+        measured[f"end/{measure.name}"] = Measured(value, exists & steps.over)
+        measured[f"mean/{measure.name}"] = Measured(value, exists)
+        for which, counts in handovers.items() if measure.at_handover else ():
+            measured[f"handover/{which}/{measure.name}"] = Measured(value, exists & counts)
+    return measured
+
+
+def turn_ends(steps: Steps, method: AbstractMethod, begins: Bool[Array, " B"]) -> dict[str, Bool[Array, "T B"]]:
+    """Steps on which turns end, under `ROLE/first` and `ROLE/all`: the last before another role acts, or before an
+    episode's end. What follows the last step is not known, and an episode whose beginning is not there has no first
+    turn."""
+    changes = jnp.concatenate([steps.role[1:] != steps.role[:-1], jnp.zeros_like(steps.over[:1])])
+    ends = changes | steps.over
+    starts = jnp.concatenate([begins[None], steps.over[:-1]])
+    marks: dict[str, Bool[Array, "T B"]] = {}
+    for index, role in enumerate(method.roles):
+        own = ends & (steps.role == index)
+        before = jnp.cumsum(own, axis=0, dtype=jnp.int32) - own.astype(jnp.int32)
+        # The turns that the role had ended when the episode began; -1 while no beginning has been seen.
+        at_start = jax.lax.cummax(jnp.where(starts, before, -1), axis=0)
+        marks |= {f"{role}/first": own & (before == at_start), f"{role}/all": own}
+    return marks
+
+
+def common_surprise(
+    observed: Shaped[Array, "T B *shape"], over: Bool[Array, "T B"], spec: EnvSpec, stats: Any
+) -> tuple[Any, Measured]:
+    """Surprise of every observation that bodies acted on, in nats, whatever the method models itself:
 
         −log p_θ(o_t),  θ fitted on o_0 … o_{t−1} of the episode, scored first and then added.
 
-    Also which steps have one: the first observation of an episode has not, nor has the very first.
+    The first observation of an episode does not count. `stats` are every body's θ before the first step; those after
+    the last are returned with the measure.
     """
     density = density_for(spec)
     empty = density.init(spec.observation_shape)
 
     def one(stats, obs, ends):
         known = stats.count > 0
-        found = jnp.where(known, -density.log_prob(stats, obs), 0.0)
-        return tree.select(ends, empty, density.update(stats, obs)), (found, known)
+        value = jnp.where(known, -density.log_prob(stats, obs), 0.0)
+        return tree.select(ends, empty, density.update(stats, obs)), (value, known)
 
-    begin = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (bodies, *leaf.shape)), empty)
-    seen = rollout.decision.view.frames[-steps:, :bodies, -1], ended(rollout)[-steps:, :bodies]
-    return jax.lax.scan(lambda stats, now: jax.vmap(one)(stats, *now), begin, seen)[1]
+    stats, measured = jax.lax.scan(lambda stats, now: jax.vmap(one)(stats, *now), stats, (observed, over))
+    return stats, Measured(*measured)
+
+
+def no_models(spec: EnvSpec, bodies: int) -> Any:
+    """Every body's θ before it has seen anything."""
+    empty = density_for(spec).init(spec.observation_shape)
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (bodies, *leaf.shape)), empty)
+
+
+def mean_or_nan(measured: Measured) -> Float[Array, ""]:
+    """Mean over the steps that count; nan if there are none."""
+    number = jnp.sum(measured.counts, dtype=jnp.float32)
+    total = jnp.sum(jnp.where(measured.counts, measured.value, 0.0))
+    return jnp.where(number > 0, total / jnp.maximum(number, 1.0), jnp.nan)

@@ -25,14 +25,6 @@ Row = Mapping[str, float | int | str]
 WALL = "wall_"
 """Names of clock-dependent numbers begin with this."""
 
-SHOWN = {
-    "surprise": "surprise",
-    "control/surprise": "control surprise",
-    "explore/surprise": "explore surprise",
-    "end/rooms_episode": "rooms/episode",
-}
-"""What the console shows of a row, and what it calls it; names that a row does not have are passed over."""
-
 
 @runtime_checkable
 class Sink(Protocol):
@@ -139,8 +131,9 @@ class Stream(Protocol):
 class Console:
     """How far the run is: one line that renews itself on a terminal, plain lines every few seconds elsewhere.
 
-    Several seeds give one line with their means. Time is counted from `started`, or else from the first row, so
-    that compiling is in neither the speed nor the time left. A stream that breaks is not worth a run: it is left.
+    `shown` says which columns of a row are shown, and what they are called; those that a row does not have are passed
+    over. Several seeds give one line with their means. Time is counted from `started`, or else from the first row, so
+    that compiling is in neither the speed nor the time left. A stream that breaks does not stop the run.
     """
 
     def __init__(
@@ -148,10 +141,10 @@ class Console:
         stream: Stream,
         total_steps: int,
         *,
-        shown: Mapping[str, str] = SHOWN,
+        shown: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._stream, self._total, self._shown, self._clock = stream, total_steps, shown, clock
+        self._stream, self._total, self._shown, self._clock = stream, total_steps, shown or {}, clock
         self._terminal = _terminal(stream)
         self._interval = 0.1 if self._terminal else 5.0
         self._start: tuple[int, float] | None = None
@@ -237,7 +230,7 @@ def _fitted(text: str, terminal: rich.console.Console) -> str:
 
 
 def _mean(values: Sequence[Any]) -> float | None:
-    numbers = [value for value in values if isinstance(value, float | int)]
+    numbers = [value for value in values if isinstance(value, float | int) and math.isfinite(value)]
     return sum(numbers) / len(numbers) if numbers else None
 
 

@@ -1,0 +1,158 @@
+"""`advsurprise eval`: how frozen policies play, beside random actions, or role by role against other players."""
+
+import math
+import pathlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from advsurprise import api, envs
+from advsurprise.cli.commands import keep_compiled
+from advsurprise.errors import UserError
+from advsurprise.evaluation import comparison, labels
+from advsurprise.evaluation.statistics import Estimate
+from advsurprise.learning.players import Player
+
+PLAYERS: dict[str, Player] = {"random": "random", "measures": "trained", "greedy": "greedy"}
+"""Who plays, under what name in the result."""
+HEADS = {"random": "random", "measures": "trained", "greedy": "trained, greedy"}
+CROSS_COLUMNS = 4
+"""Measures that a table of pairings has room for."""
+LABEL_WIDTH, CELL_WIDTH = 70, 18
+
+
+def evaluate(
+    folder: pathlib.Path,
+    *,
+    episodes: int,
+    env: str | None,
+    settings: Sequence[str],
+    log: Callable[[str], None],
+) -> dict[str, Any]:
+    """Frozen policies, sampled and greedy, beside uniform random actions, on the same evaluation seeds."""
+    check_episodes(episodes)
+    trained = load(folder)
+    fields = envs.find(env or trained.config.env).parse(settings)
+    keep_compiled()
+    estimates = {}
+    for name, player in PLAYERS.items():
+        log(f"playing {episodes} episodes: {HEADS[name]} …")
+        estimates[name] = trained.evaluate(episodes=episodes, player=player, env=env, env_fields=fields)
+    return {
+        "method": trained.config.method,
+        "env": env or trained.config.env,
+        "env_fields": fields or trained.config.env_fields,
+        "run": str(folder),
+        "episodes": episodes,
+        "training_seeds": len(trained.agents),
+        "updates": trained.updates,
+        "labels": shown_labels(trained, estimates["measures"]),
+        **estimates,
+    }
+
+
+def cross(
+    folder: pathlib.Path,
+    *,
+    episodes: int,
+    env: str | None,
+    settings: Sequence[str],
+    log: Callable[[str], None],
+) -> dict[str, Any]:
+    """Every role by its policy, by random actions and by nobody, against each other."""
+    check_episodes(episodes)
+    if env is not None or settings:
+        raise UserError("--cross plays in the run's own world: leave out --env and --set")
+    trained = load(folder)
+    keep_compiled()
+    log(f"playing {episodes} episodes of each pairing …")
+    rows = trained.cross_play(episodes=episodes)
+    return {
+        "method": trained.config.method,
+        "env": trained.config.env,
+        "run": str(folder),
+        "episodes": episodes,
+        "training_seeds": len(trained.agents),
+        "updates": trained.updates,
+        "steps": trained.updates * trained.config.steps_per_update,
+        "roles": list(trained.agents[0].method.roles),
+        "labels": shown_labels(trained, rows[0]["measures"]),
+        "cross": rows,
+    }
+
+
+def check_episodes(episodes: int) -> None:
+    """Refuses fewer episodes than there are evaluation seeds."""
+    if episodes < 10:
+        raise UserError(f"--episodes must be at least 10, one for each evaluation seed, not {episodes}")
+
+
+def load(folder: pathlib.Path) -> api.Trained:
+    """The run in a folder; a comparison is several."""
+    if comparison.is_comparison(folder):
+        first = next(iter(comparison.read(folder).fields))
+        raise UserError(f"{folder} holds a comparison; choose one of its runs, for example {folder / first}")
+    return api.load(folder)
+
+
+def shown_labels(trained: api.Trained, measured: Iterable[str]) -> dict[str, str]:
+    """What a person is shown, in order: the measures that are shown, then all at hand-overs."""
+    measured, method = set(measured), trained.agents[0].method
+    table = labels.of_method(method)
+    columns = table.shown + [name for group in table.handovers(method.roles).values() for name in group]
+    return {name: table.label(name) for name in columns if name in measured}
+
+
+# ---------------------------------------------------------------------------------------------------- for people
+
+
+def evaluate_text(result: dict[str, Any]) -> str:
+    """Random beside trained, for a person."""
+    episodes, seeds = result["episodes"], result["training_seeds"]
+    lines = [
+        f"{result['method']} in {result['env']}, {episodes} episodes of each of {seeds} training seed(s)",
+        f"{'mean and 95% interval':{LABEL_WIDTH}}" + _cells(HEADS.values()),
+        f"{'interval over':{LABEL_WIDTH}}" + _cells(_over(result[column].values()) for column in HEADS),
+    ]
+    handovers = [name for name in result["labels"] if name.startswith("handover/")]
+    lines += [_line(result, name) for name in result["labels"] if name not in handovers]
+    if handovers:
+        lines += ["", "when a role's turn ends", *(_line(result, name) for name in handovers)]
+    return "\n".join([*lines, f"run: {result['run']}"])
+
+
+def cross_text(result: dict[str, Any]) -> str:
+    """The pairings for a person."""
+    roles, names = result["roles"], list(result["labels"])[:CROSS_COLUMNS]
+    head = "".join(f"{role:12}" for role in roles) + _cells(f"[{number}]" for number, _ in enumerate(names, start=1))
+    lines = [
+        f"{result['method']} in {result['env']} after {result['steps']:,} steps, {result['episodes']} episodes of each "
+        f"of {result['training_seeds']} training seed(s), mean and 95% interval",
+        *(f"[{number}] {result['labels'][name]}" for number, name in enumerate(names, start=1)),
+        f"{head}  interval over",
+    ]
+    for row in result["cross"]:
+        cells = _cells(_cell(row["measures"][name]) for name in names)
+        over = _over(row["measures"].values())
+        lines.append("".join(f"{row[role]:12}" for role in roles) + f"{cells}  {over}")
+    return "\n".join([*lines, f"run: {result['run']}"])
+
+
+def _line(result: dict[str, Any], name: str) -> str:
+    return f"{result['labels'][name]:{LABEL_WIDTH}}" + _cells(_cell(result[column].get(name)) for column in HEADS)
+
+
+def _cells(texts: Iterable[str]) -> str:
+    return "".join(f"{text:>{CELL_WIDTH}}" for text in texts)
+
+
+def _over(estimates: Iterable[Estimate]) -> str:
+    """What the intervals of one column are over, the same for all its measures."""
+    first = next(iter(estimates))
+    return first["over"]
+
+
+def _cell(estimate: Estimate | None) -> str:
+    if estimate is None or not math.isfinite(estimate["mean"]):
+        return "–"
+    half = (estimate["high"] - estimate["low"]) / 2
+    return f"{estimate['mean']:.2f}" + (f" ± {half:.2f}" if math.isfinite(half) else "")

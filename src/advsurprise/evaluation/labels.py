@@ -1,0 +1,146 @@
+"""What a person calls the columns of metrics: derived from the measures that a world and a method declare, so that a
+new measure needs no entry in any table."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from advsurprise import envs, methods
+from advsurprise.config import RunConfig
+from advsurprise.envs.host import gymnasium
+from advsurprise.errors import UserError
+from advsurprise.methods.base import AbstractMethod
+from advsurprise.types import EnvSpec, Measure
+
+COMMON = Measure(
+    "common_surprise", "surprise of all observations (nats per step, common model)", short="surprise", shown=True
+)
+"""Measured of every rollout, for every method alike (`learning.measures.common_surprise`)."""
+PER_EPISODE = " per episode"
+DRAWN = 2
+"""Of the world's shown measures, as many are drawn where nothing else is asked for."""
+ROLE_COLUMNS = {
+    "reward": "reward per step",
+    "entropy": "entropy of the policy (nats)",
+    "value": "value",
+    "loss": "loss",
+    "grad_norm": "norm of the gradient",
+    "step_surprise": "surprise of its steps (nats, the method's own model)",
+}
+"""Columns `ROLE/NAME` that are logged for every role."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Labels:
+    """The columns of one kind of run."""
+
+    world: tuple[Measure, ...] = ()
+    """What the world measures: `end/NAME`, `mean/NAME` and `handover/ROLE/…/NAME`."""
+    method: tuple[Measure, ...] = ()
+    """What the method measures: `NAME`."""
+
+    @property
+    def shorts(self) -> dict[str, str]:
+        """Columns by their short names."""
+        own = {measure.short: measure.name for measure in (*self.method, COMMON) if measure.short}
+        for measure in self.world:
+            if measure.short:
+                own |= {measure.short: f"end/{measure.name}", f"{measure.short}-mean": f"mean/{measure.name}"}
+        return own
+
+    @property
+    def shown(self) -> list[str]:
+        """Columns that a person is shown without asking, in order."""
+        own = [measure.name for measure in (*self.method, COMMON) if measure.shown]
+        return own + [f"{when}/{measure.name}" for measure in self.world if measure.shown for when in ("end", "mean")]
+
+    @property
+    def drawn(self) -> list[str]:
+        """Columns that are drawn without asking: the first of the world's shown measures, and common surprise."""
+        shown = [f"end/{measure.name}" for measure in self.world if measure.shown]
+        return [*shown[:DRAWN], COMMON.name]
+
+    def handovers(self, roles: Sequence[str]) -> dict[str, list[str]]:
+        """Columns at the end of turns, by what a person calls the moment: each role's first turn, then all."""
+        measures = [measure.name for measure in self.world if measure.at_handover]
+        return {
+            turns_end(role, which): [f"handover/{role}/{which}/{name}" for name in measures]
+            for role in roles
+            for which in ("first", "all")
+        }
+
+    def label(self, column: str) -> str:
+        """What tables and figures call a column; its own name where nobody has declared it."""
+        own = {measure.name: measure.label for measure in (*self.method, COMMON)}
+        world = {measure.name: measure.label for measure in self.world}
+        head, _, name = column.partition("/")
+        if column in own:
+            return own[column]
+        if head in ("end", "mean") and name in world:
+            return at_end(world[name]) if head == "end" else time_mean(world[name])
+        match column.split("/"):
+            case ["handover", role, "first" | "all" as which, measure] if measure in world:
+                return f"{so_far(world[measure])} {turns_end(role, which)}"
+            case [role, what] if what in ROLE_COLUMNS:
+                return f"{role}: {ROLE_COLUMNS[what]}"
+        return column
+
+
+def turns_end(role: str, which: str) -> str:
+    """The moment of a hand-over."""
+    return f"when {role}'s first turn ends" if which == "first" else f"when {role}'s turns end"
+
+
+def at_end(label: str) -> str:
+    """A measure on the last step of an episode."""
+    return label if label.endswith(PER_EPISODE) else f"{label} at the end of the episode"
+
+
+def time_mean(label: str) -> str:
+    """A measure averaged over all steps."""
+    return f"{so_far(label)}, time mean"
+
+
+def so_far(label: str) -> str:
+    """A measure in the middle of an episode."""
+    return label.removesuffix(PER_EPISODE) + " so far" if label.endswith(PER_EPISODE) else label
+
+
+def of_method(method: AbstractMethod) -> Labels:
+    """The columns of a method in its world."""
+    return Labels(method.spec.measures, method.measures)
+
+
+def of_config(cfg: RunConfig) -> Labels:
+    """The columns of a run, without opening the environments of others. A world or a method that is not there any
+    more leaves its columns without labels."""
+    spec = _spec(cfg)
+    try:
+        return of_method(methods.make(cfg.method, spec, **cfg.method_fields))
+    except UserError:
+        return Labels(spec.measures)
+
+
+def _spec(cfg: RunConfig) -> EnvSpec:
+    """The world's spec; of one that would have to be opened only the measures, which all such worlds have."""
+    unopened = EnvSpec(cfg.env, (1,), "float32", "vector", 0, 1, 0, (), truncates=True)
+    try:
+        world = envs.find(cfg.env)
+        if world.kind == "host":
+            return unopened._replace(measures=gymnasium.MEASURES)
+        return world.make(**cfg.env_fields).spec
+    except UserError:
+        return unopened
+
+
+def union(each: Sequence[Labels]) -> Labels:
+    """The columns of several runs."""
+    world = {measure.name: measure for labels in each for measure in labels.world}
+    method = {measure.name: measure for labels in each for measure in labels.method}
+    return Labels(tuple(world.values()), tuple(method.values()))
+
+
+def live(labels: Labels) -> Mapping[str, str]:
+    """What the line of a run in progress shows: short names, since there is little room."""
+    names = {column: short for short, column in labels.shorts.items()}
+    columns = [*(measure.name for measure in labels.method if measure.shown), *labels.drawn]
+    return {column: names.get(column, column) for column in columns}
