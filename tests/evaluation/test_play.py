@@ -63,7 +63,7 @@ class CoinWorld(AbstractEnv[CoinState]):
     def place(self, state):
         return jnp.zeros(0, jnp.int32)
 
-    def rewound(self, first, state):
+    def rewind(self, first, state):
         return first
 
 
