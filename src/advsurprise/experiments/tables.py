@@ -84,8 +84,8 @@ def with_interval(mean: float, low: float, high: float, digits: int) -> str:
 
 def over_seeds(values: Sequence[float], digits: int) -> str:
     """Mean and Student's interval over training seeds."""
-    found = estimate(np.asarray(values), over="training seeds")
-    return with_interval(found["mean"], found["low"], found["high"], digits)
+    seeds = estimate(np.asarray(values), over="training seeds")
+    return with_interval(seeds["mean"], seeds["low"], seeds["high"], digits)
 
 
 def bootstrapped(values: Sequence[float], digits: int) -> str:
