@@ -13,7 +13,8 @@ from jaxtyping import Float, Int
 
 from advsurprise.config import RunConfig
 from advsurprise.errors import UserError, nearest
-from advsurprise.training import metrics, run
+from advsurprise.training import metrics
+from advsurprise.training.folder import read_run
 
 METRICS = {
     "rooms": "end/rooms_episode",
@@ -173,7 +174,7 @@ def summarise(values: Float[np.ndarray, "S T"]) -> Float[np.ndarray, "3 T"]:
 
 def read_record(folder: pathlib.Path) -> Record:
     """The rows of the run in a folder; a last update that a kill tore is left out."""
-    config = run.read_run(folder)
+    config = read_run(folder)
     path = folder / "metrics.jsonl"
     found: dict[int, dict[int, dict[str, Any]]] = {}
     for row in metrics.read_rows(path):

@@ -5,7 +5,6 @@ Nothing is written before all that is written is known.
 
 import csv
 import io
-import os
 import pathlib
 import textwrap
 import zlib
@@ -16,6 +15,7 @@ import numpy as np
 
 from advsurprise.errors import UserError
 from advsurprise.evaluation.curves import METRICS, Curve, Log, Record, choose, labels, panels_of, read_record
+from advsurprise.training import files
 
 LABELS = {
     "end/rooms_episode": "rooms visited per episode",
@@ -171,12 +171,12 @@ def draw(
     window = smooth or max(1, round(max(len(record.steps) for record in records) / SMOOTHED_SHARE))
     panels = panels_of(records, choose(records, metric), window=window, log=log)
     _warn_of_few_seeds(records, log)
-    files = write(out, {**rendered(panels, _caption(records, window)), **tables(panels)})
+    written = write(out, {**rendered(panels, _caption(records, window)), **tables(panels)})
     drawn = [each for panel in panels.values() for each in panel]
     end = {name: {each.metric: each.end for each in drawn if each.label == name} for name in labels(records)}
     there = set().union(*(record.columns for record in records)) - set(panels)
     others = [name for name, column in METRICS.items() if column in there]
-    return {"files": files, "smooth": window, "metrics": list(panels), "others": others, "end": end}
+    return {"files": written, "smooth": window, "metrics": list(panels), "others": others, "end": end}
 
 
 def _warn_of_few_seeds(records: Sequence[Record], log: Log) -> None:
@@ -196,14 +196,10 @@ def _caption(records: Sequence[Record], window: int) -> str:
 
 
 def write(out: pathlib.Path, contents: dict[str, bytes]) -> list[str]:
-    """Writes files OUT + ending, each whole or not at all."""
+    """Writes files OUT + ending."""
     out = out.with_suffix("") if out.suffix in contents else out
-    out.parent.mkdir(parents=True, exist_ok=True)
     paths = {out.with_name(out.name + ending): content for ending, content in contents.items()}
-    for path, content in paths.items():
-        path.with_name(f".{path.name}.tmp").write_bytes(content)
-    for path in paths:
-        os.replace(path.with_name(f".{path.name}.tmp"), path)
+    files.write_all(paths)
     return [str(path) for path in paths]
 
 

@@ -9,7 +9,6 @@ JSON knows no NaN and no infinity: they are written as the strings "nan", "inf" 
 import contextlib
 import json
 import math
-import os
 import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ import rich.console
 import rich.text
 
 from advsurprise.errors import UserError, require
+from advsurprise.training import files
 
 Row = Mapping[str, float | int | str]
 
@@ -114,12 +114,7 @@ def _rewrite(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
     content = "".join(map(_line, rows)).encode()
     if path.exists() and path.read_bytes() == content:
         return
-    temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    files.write(path, content)
 
 
 # --------------------------------------------------------------------------------------------------- console
