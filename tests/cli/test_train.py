@@ -70,19 +70,21 @@ def test_sizes_below_one_are_refused_in_files_and_in_python(tmp_path, capsys, se
 
 def test_configurations_come_from_files_and_flags_override_them(tmp_path, capsys):
     path = tmp_path / "run.toml"
-    path.write_text('env = "ladder/game"\nsteps = 200\nbodies = 2\nrollout = 10\n[ppo]\nminibatch = 8\n')
-    words = ["train", "--config", str(path), "--set", "ppo.epochs=1", "--set", "method.k_explore=1"]
-    cli.main([*words, "--set", "method.k_control=4", "--steps", "400", "--dry-run", "--json"])
+    path.write_text(
+        'env = "ladder/game"\nmethod = "task"\nsteps = 200\nbodies = 2\nrollout = 10\n[ppo]\nminibatch = 8\n'
+    )
+    words = ["train", "--config", str(path), "--set", "ppo.epochs=1", "--set", "method.stack=2", "--steps", "400"]
+    cli.main([*words, "--dry-run", "--json"])
     plan = json.loads(capsys.readouterr().out)
     assert plan["config"]["env"] == "ladder/game"
     assert plan["config"]["ppo"] == {**dataclasses.asdict(PPOConfig()), "minibatch": 8, "epochs": 1}
     assert (plan["updates"], plan["steps"]) == (20, 400)
-    # Two integers that are seen, four of them stacked, at each of ten steps of two bodies.
-    assert plan["rollout_bytes"] > 10 * 2 * 4 * 2 * 4
+    # Two numbers that are seen, two of them stacked, of four bytes each, at each of ten steps of two bodies.
+    assert plan["rollout_bytes"] > 10 * 2 * 2 * 2 * 4
     # An update holds at least its rollout, and more bodies fit than the two that were planned.
     assert plan["update_bytes"] > plan["rollout_bytes"]
     assert plan["largest_bodies"] > 2
-    assert plan["parameters_per_role"]["explore"] == plan["parameters_per_role"]["control"] > 1000
+    assert plan["parameters_per_role"]["agent"] > 1000
     path.write_text('enw = "rooms/door"\n')
     with pytest.raises(SystemExit):
         cli.main(["train", "--config", str(path)])
