@@ -35,6 +35,8 @@ def test_help_names_every_verb_and_every_verb_has_help(capsys):
             cli.main([*words, "--help"])
         text = capsys.readouterr().out
         assert stopped.value.code == 0
+        assert "{None}" not in text
+        assert "default: None" not in text
         assert f"usage: {' '.join(('advsurprise', *words))}" in text
         if not words:
             assert all(verb in text for verb in VERBS)
@@ -54,10 +56,10 @@ def test_version(capsys):
 
 
 def test_envs_lists_every_world(capsys):
-    found = json.loads(_run(capsys, "envs", "--json"))
-    assert [env["id"] for env in found["envs"]] == ["rooms/four", "rooms/door", "rooms/lock", "rooms/switch"]
+    listing = json.loads(_run(capsys, "envs", "--json"))
+    assert [env["id"] for env in listing["envs"]] == ["rooms/four", "rooms/door", "rooms/lock", "rooms/switch"]
     text = _run(capsys, "envs")
-    assert all(env["id"] in text and env["description"] in text for env in found["envs"])
+    assert all(env["id"] in text and env["description"] in text for env in listing["envs"])
 
 
 def test_envs_describes_and_draws_one(capsys, tmp_path):

@@ -113,7 +113,7 @@ class Ended(NamedTuple):
 
 
 class Fake:
-    """Stands for the trainer: notes whom it trained; ends by a signal, or in spite of one (negative), or breaks."""
+    """In place of the trainer: notes whom it trained; ends by a signal, or in spite of one (negative), or breaks."""
 
     def __init__(self, ends: dict[str, int | Exception]):
         self.ends = ends
@@ -225,10 +225,10 @@ def test_unfinished_comparisons_are_drawn_as_far_as_they_are(tmp_path):
 
 def test_fields_go_to_the_methods_that_have_them():
     words = ["bodies=4", "env.rooms=2", "method.stack=2", "method.quiet=0.5", "task.gamma=0.5", "ppo.lr=1"]
-    found = comparison.share_out(["adversarial-surprise", "task"], words)
-    assert found["task"] == ["bodies=4", "env.rooms=2", "method.stack=2", "method.gamma=0.5", "ppo.lr=1"]
+    shares = comparison.share_out(["adversarial-surprise", "task"], words)
+    assert shares["task"] == ["bodies=4", "env.rooms=2", "method.stack=2", "method.gamma=0.5", "ppo.lr=1"]
     shared = ["method.stack=2"] if "stack" in comparison.known("adversarial-surprise") else []
-    assert found["adversarial-surprise"] == ["bodies=4", "env.rooms=2", *shared, "method.quiet=0.5", "ppo.lr=1"]
+    assert shares["adversarial-surprise"] == ["bodies=4", "env.rooms=2", *shared, "method.quiet=0.5", "ppo.lr=1"]
 
 
 def test_fields_of_a_file_go_to_the_methods_that_have_them(tmp_path):

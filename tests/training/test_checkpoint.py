@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import pickle
+import subprocess
 import tempfile
 
 import equinox as eqx
@@ -158,6 +159,14 @@ def test_the_record_says_where_it_comes_from(saved):
     assert record["leaves"]["['policy']['weight']"] == Leaf((2, 3), "float32", None)
     assert record["leaves"]["['key']"] == Leaf((), "key<fry>", "threefry2x32")
     assert record["meta"] == {"lr": 1e-4}
+
+
+def test_the_commit_is_that_of_the_checkout():
+    root = pathlib.Path(versions.__file__).parents[3]
+    head = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True)
+    if head.returncode:
+        pytest.skip("this is no checkout")
+    assert (versions.versions()["commit"] or "").removesuffix("-dirty") == head.stdout.strip()
 
 
 def test_meta_is_kept_as_json_keeps_it(tmp_path):
@@ -354,7 +363,9 @@ def test_random_keys_of_an_unknown_kind(saved):
 
 
 def test_missing_and_extra_and_renamed_leaves(saved):
-    assert "no leaf \"['more']\"" in refusal(saved[0], small_tree() | {"more": jnp.ones(())})
+    sentence = refusal(saved[0], small_tree() | {"more": jnp.ones(())})
+    assert "no leaf \"['more']\"" in sentence
+    assert sentence.endswith("it was saved by another method, setting or version of advsurprise")
     fewer = small_tree()
     del fewer["count"]
     assert "a leaf \"['count']\" too many" in refusal(saved[0], fewer)
@@ -391,7 +402,7 @@ def test_64_bit_numbers_are_not_shortened(tmp_path):
 
 
 class Killed(BaseException):
-    """Stands for the end of the process: nothing catches it."""
+    """The end of the process: nothing catches it."""
 
 
 @pytest.mark.parametrize("survived", [0, 1])
@@ -483,8 +494,8 @@ def test_the_newest_good_one_is_found_and_bad_ones_are_named(tmp_path):
     assert newest(tmp_path) == paths[2]
     tensors_of(paths[2]).unlink()
     paths[1].write_text("{}")
-    found, sentences = checkpoint.newest_good(tmp_path)
-    assert found == paths[0]
+    record, sentences = checkpoint.newest_good(tmp_path)
+    assert record == paths[0]
     assert len(sentences) == 2
     assert paths[2].stem in sentences[0]
     assert str(paths[1]) in sentences[1]

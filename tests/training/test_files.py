@@ -11,7 +11,7 @@ from advsurprise.training import files
 
 
 class Killed(BaseException):
-    """Stands for the end of the process: nothing catches it."""
+    """The end of the process: nothing catches it."""
 
 
 def test_files_are_written_with_their_folders(tmp_path):

@@ -9,11 +9,17 @@ from tyro.conf import Positional, UseAppendAction, arg
 from advsurprise.cli.output import log, show
 from advsurprise.errors import UserError
 
+
+def optional(metavar: str, default: str) -> Any:
+    """A flag that may be left out, with what happens then."""
+    return arg(metavar=metavar, help_behavior_hint=f"(default: {default})")
+
+
 Json = Annotated[bool, arg(help="Print one JSON object on standard output and nothing else.")]
 RunFolder = Annotated[Positional[pathlib.Path], arg(metavar="RUN")]
 EnvSettings = Annotated[
     UseAppendAction[tuple[str, ...]],
-    arg(name="set", metavar="FIELD=VALUE", help="Change a field of the environment. Can be repeated."),
+    arg(name="set", metavar="FIELD=VALUE", help="Change a field of the environment."),
 ]
 Settings = Annotated[
     UseAppendAction[tuple[str, ...]],
@@ -25,19 +31,19 @@ Settings = Annotated[
 class Train:
     """Train a method, or several to compare. An existing run in the folder is continued."""
 
-    env: str | None = None
-    """The environment (default rooms/four)."""
-    method: str | None = None
-    """The method (default adversarial-surprise), or several to compare: a,b,c."""
-    steps: str | None = None
-    """Environment steps per seed, such as 300k or 2M (default 2M), rounded down to whole updates."""
-    seeds: str | None = None
-    """Seeds, trained together: 0..4, 0,3,7 or 5 (default 0)."""
-    bodies: int | None = None
-    """Parallel environments per seed (default 16)."""
-    out: pathlib.Path | None = None
-    """Output folder (default runs/ENV-METHOD, for several methods runs/ENV-comparison)."""
-    config: pathlib.Path | None = None
+    env: Annotated[str | None, optional("ENV", "rooms/four")] = None
+    """The environment."""
+    method: Annotated[str | None, optional("METHOD", "adversarial-surprise")] = None
+    """The method, or several to compare: a,b,c."""
+    steps: Annotated[str | None, optional("STEPS", "2M")] = None
+    """Environment steps per seed, such as 300k or 2M, rounded down to whole updates."""
+    seeds: Annotated[str | None, optional("SEEDS", "0")] = None
+    """Seeds, trained together: 0..4, 0,3,7 or 5."""
+    bodies: Annotated[int | None, optional("INT", "16")] = None
+    """Parallel environments per seed."""
+    out: Annotated[pathlib.Path | None, optional("FOLDER", "runs/ENV-METHOD, or runs/ENV-comparison")] = None
+    """Output folder."""
+    config: Annotated[pathlib.Path | None, optional("FILE", "none")] = None
     """A .json or .toml file of settings. Flags and --set override it."""
     settings: Settings = ()
     fresh: bool = False
@@ -74,7 +80,7 @@ class Resume:
 
     run_folder: RunFolder
     """Folder of the run or comparison."""
-    steps: str | None = None
+    steps: Annotated[str | None, optional("STEPS", "what the run was started with")] = None
     """New total of environment steps per seed, such as 4M."""
     json: Json = False
 
@@ -93,13 +99,13 @@ class Plot:
 
     folders: Annotated[Positional[tuple[pathlib.Path, ...]], arg(metavar="FOLDER [FOLDER …]")]
     """Runs and comparisons to plot together."""
-    metric: str | None = None
+    metric: Annotated[str | None, optional("METRIC", "rooms,stilled,surprise,return, where present")] = None
     """What to plot, one panel each, separated by commas: rooms, stilled, surprise, dark, uses, life, return, or
-    columns of metrics.jsonl (default rooms,stilled,surprise,return, where present)."""
-    out: pathlib.Path | None = None
-    """Output path without its ending (default FOLDER/comparison, or FOLDER/plot for a single run)."""
-    smooth: int | None = None
-    """Window of the moving average in updates, 1 for none (default one twentieth of the longest run)."""
+    columns of metrics.jsonl."""
+    out: Annotated[pathlib.Path | None, optional("PATH", "FOLDER/comparison, or FOLDER/plot for a single run")] = None
+    """Output path without its ending."""
+    smooth: Annotated[int | None, optional("UPDATES", "a twentieth of the longest run")] = None
+    """Window of the moving average in updates, 1 for none."""
     json: Json = False
 
     def run(self) -> None:
@@ -117,8 +123,8 @@ class Eval:
     """Folder of the run."""
     episodes: int = 200
     """Episodes per player, split over ten evaluation seeds."""
-    env: str | None = None
-    """Another environment to evaluate in, zero-shot (default the run's own)."""
+    env: Annotated[str | None, optional("ENV", "the run's own")] = None
+    """Another environment to evaluate in, zero-shot."""
     settings: EnvSettings = ()
     cross: bool = False
     """Pair every role's policy with trained, random and motionless opponents, in the run's own environment."""
@@ -183,9 +189,9 @@ class Doctor:
 class Envs:
     """List the environments, or describe and draw one."""
 
-    world: Positional[str | None] = None
-    """The environment to describe, such as rooms/four (default: list all)."""
-    png: pathlib.Path | None = None
+    world: Annotated[Positional[str | None], optional("[ENV]", "list all")] = None
+    """The environment to describe, such as rooms/four."""
+    png: Annotated[pathlib.Path | None, optional("FILE", "none")] = None
     """Draw one layout to this PNG file."""
     seed: int = 0
     """Seed of the layout."""
@@ -208,15 +214,17 @@ class Envs:
 class Theory:
     """Check the paper's theorem in small worlds: its assumptions, what each objective does, what the game covers."""
 
-    world: Positional[pathlib.Path | None] = None
-    """A JSON file with one world, format in docs/theory.md (default: the built-in worlds)."""
-    horizon: int | None = None
-    """Steps of Control's turn (default the world's own, or the fewest that satisfy the assumptions)."""
-    random: int | None = None
-    """Random worlds to check that satisfy the assumptions (default 500, or none with a world of your own)."""
+    world: Annotated[Positional[pathlib.Path | None], optional("[FILE]", "the built-in worlds")] = None
+    """A JSON file with one world, format in docs/theory.md."""
+    horizon: Annotated[int | None, optional("STEPS", "the world's own, or the fewest that satisfy the assumptions")] = (
+        None
+    )
+    """Steps of Control's turn."""
+    random: Annotated[int | None, optional("INT", "500, or 0 with a world of your own")] = None
+    """Random worlds to check that satisfy the assumptions."""
     seed: int = 0
     """Seed of the random worlds."""
-    figure: pathlib.Path | None = pathlib.Path("theory.png")
+    figure: Annotated[pathlib.Path | None, optional("FILE", "theory.png")] = pathlib.Path("theory.png")
     """Plot where each objective spends its time to this file; None for no figure."""
     json: Json = False
 

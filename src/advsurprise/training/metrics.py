@@ -156,7 +156,7 @@ class Console:
         self._draw("compiling… (once; this can take a minute)")
 
     def started(self, step: int = 0) -> None:
-        """Compiling is over and the run goes on from `step`."""
+        """Compiling is over and the run continues from `step`."""
         self._start, self._step = (step, self._clock()), step
 
     def write(self, row: Row) -> None:

@@ -86,13 +86,13 @@ def train(
         state, done, last = run.state, run.done, {}
         while done < cfg.updates and not stop:
             begun = time.perf_counter()
-            state, found = jax.block_until_ready(run.loop.update(state))
+            state, values = jax.block_until_ready(run.loop.update(state))
             done += 1
-            rows = metric_rows(found, cfg, done, time.perf_counter() - begun)
+            rows = metric_rows(values, cfg, done, time.perf_counter() - begun)
             check_finite(rows, folder)
             for row in rows:
                 run.sink.write(row)
-            last = {name: float(np.mean(value)) for name, value in found.items()}
+            last = {name: float(np.mean(value)) for name, value in values.items()}
             if done % cfg.save_every == 0 or done == cfg.updates or stop:
                 save(folder, cfg, done, state)
     steps = done * cfg.steps_per_update
