@@ -19,7 +19,7 @@ import optax
 import pytest
 from hypothesis import given, settings
 
-from advsurprise.training import checkpoint, files
+from advsurprise.training import checkpoint, files, versions
 from advsurprise.training.tensors import CheckpointError, Leaf
 
 DTYPES = ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "float16", "bfloat16", "float32"]

@@ -14,21 +14,25 @@ class Killed(BaseException):
     """The end of the process: nothing catches it."""
 
 
-def test_files_are_written_with_their_folders(tmp_path):
+def test_bytes_and_text_are_written_in_one_or_several_folders(tmp_path):
+    with pytest.raises(files.WriteError, match="No such file or directory"):
+        files.write(tmp_path / "new" / "a", "")
+    files.make_folder(tmp_path / "new")
     files.write_all({tmp_path / "new" / "a": b"\x00\xff", tmp_path / "b": "é"})
     assert (tmp_path / "new" / "a").read_bytes() == b"\x00\xff"
     assert (tmp_path / "b").read_bytes() == "é".encode()
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "b", "new"]
 
 
-def test_nothing_is_replaced_before_everything_is_ready(tmp_path, monkeypatch):
+def test_nothing_is_replaced_before_everything_is_ready(tmp_path):
     old = {tmp_path / "a": "old a", tmp_path / "b": "old b"}
     files.write_all(old)
-    (tmp_path / "c").mkdir()
     with pytest.raises(files.WriteError, match="could not write"):
         files.write_all({tmp_path / "a": "new a", tmp_path / "b" / "below": "no folder"})
     assert {path: path.read_text() for path in old} == old
-    assert {path.name for path in tmp_path.iterdir()} == {"a", "b", "c"}
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
+    with pytest.raises(files.WriteError, match=r"could not write .*below: Not a directory"):
+        files.make_folder(tmp_path / "b" / "below")
 
 
 def test_data_reach_the_disk_before_the_name_and_the_folder_after_it(tmp_path, monkeypatch):

@@ -199,6 +199,7 @@ def write(out: pathlib.Path, contents: dict[str, bytes]) -> list[str]:
     """Writes files OUT + ending."""
     out = out.with_suffix("") if out.suffix in contents else out
     paths = {out.with_name(out.name + ending): content for ending, content in contents.items()}
+    files.make_folder(out.parent)
     files.write_all(paths)
     return [str(path) for path in paths]
 

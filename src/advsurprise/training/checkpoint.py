@@ -69,6 +69,7 @@ def save(folder: pathlib.Path, step: int, tree: Any, meta: dict[str, Any], *, ke
     }
     path = folder / f"{name}.json"
     try:
+        files.make_folder(folder)
         files.write_all({folder / record["tensors"]["file"]: data, path: _sealed(record)})
     except files.WriteError as error:
         raise CheckpointError(f"could not write checkpoint {path}: {error.reason}") from error

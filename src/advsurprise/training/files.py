@@ -1,5 +1,6 @@
 """The one writer of files: each is replaced whole or not at all, also across a power cut."""
 
+import contextlib
 import io
 import os
 import pathlib
@@ -10,13 +11,21 @@ from advsurprise.errors import UserError
 
 
 class WriteError(UserError):
-    """A file that could not be written, and why."""
+    """A file or folder that could not be written, and why."""
 
     exit_code = 1
 
     def __init__(self, path: pathlib.Path, error: OSError):
         self.reason = error.strerror or str(error)
         super().__init__(f"could not write {path}: {self.reason}")
+
+
+def make_folder(folder: pathlib.Path) -> None:
+    """Makes a folder and those above it, where they do not exist."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WriteError(folder, error) from error
 
 
 def write(path: pathlib.Path, content: bytes | str) -> None:
@@ -30,7 +39,6 @@ def write_all(contents: Mapping[pathlib.Path, bytes | str]) -> None:
     path = next(iter(contents), pathlib.Path())
     try:
         for path, content in contents.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
             ready[path] = path.with_name(f".{path.name}.{os.getpid()}.tmp")
             _write_through(ready[path], content.encode() if isinstance(content, str) else content)
         for path, temporary in ready.items():
@@ -42,7 +50,8 @@ def write_all(contents: Mapping[pathlib.Path, bytes | str]) -> None:
         raise WriteError(path, error) from error
     finally:
         for temporary in ready.values():
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # what went wrong before is what the caller must hear of
+                temporary.unlink(missing_ok=True)
 
 
 def write_figure(path: pathlib.Path, figure: Any, **options: Any) -> None:

@@ -48,6 +48,7 @@ def prepare_folder(cfg: RunConfig, folder: pathlib.Path, *, fresh: bool) -> None
 
 def write_config(path: pathlib.Path, contents: dict[str, Any], *, fresh: bool) -> None:
     """Writes a configuration with the versions it was first made with; later ones that differ follow in a list."""
+    files.make_folder(path.parent)
     before = {} if fresh else read_json(path)
     first, later = before.get("versions", versions()), before.get("resumed_with", [])
     if [first, *later][-1] != versions():

@@ -56,7 +56,7 @@ class JsonLines:
             be written again (-1: the run starts over before its first checkpoint, and all rows go). None: a new
             run, refused where there are rows already. Write a step's rows before its checkpoint and none is lost.
         """
-        path.parent.mkdir(parents=True, exist_ok=True)
+        files.make_folder(path.parent)
         rows = read_rows(path)
         if resume_step is None and rows:
             raise UserError(f"{path} already holds the metrics of a run; resume that run or choose another folder")
