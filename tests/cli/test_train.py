@@ -34,7 +34,7 @@ from advsurprise.errors import UserError
         (("train", "--set", "bodies"), "write --set FIELD=VALUE"),
         (("train", "--config", "no.yaml"), "a .json or .toml file"),
         (("train", "--config", "no.json"), "could not read no.json"),
-        (("train", "--dry-run", "--env", "CartPole-v1"), "--dry-run works in our own worlds only"),
+        (("train", "--dry-run", "--env", "CartPole-v1"), "--dry-run needs a pure world, not CartPole-v1"),
         (("resume", "nowhere"), "there is no run in nowhere"),
         (("eval", "nowhere"), "there is no run in nowhere"),
         (("eval", "nowhere", "--episodes", "3"), "must be at least 10"),

@@ -85,7 +85,7 @@ def main(folder: pathlib.Path) -> None:
         facts[name] = _facts(loop, end, compiled)
         np.savez(folder / f"{name}.npz", **flat((end, metrics)))
         middle = state if name == WRITER else middle
-    run.prepare_folder(loops[WRITER].cfg, folder / "run", fresh=False)
+    prepare_folder(loops[WRITER].cfg, folder / "run", fresh=False)
     run.save(folder / "run", loops[WRITER].cfg, 1, middle)
     np.savez(folder / "agents.npz", **flat(loops[WRITER].agents(middle)))
     path, _ = checkpoint.newest_good(folder / "run" / "checkpoints")

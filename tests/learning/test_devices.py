@@ -22,7 +22,6 @@ from advsurprise.learning import devices
 from advsurprise.learning.devices import BODIES, ONE_DEVICE, PER_BODY, PER_SEED, Devices
 from advsurprise.learning.fit import FitTask, StaticRows, fit
 from advsurprise.training import run
-from advsurprise.training.folder import prepare_folder
 
 ROW = Devices(bodies=2)
 """Two devices that share every seed."""
