@@ -12,6 +12,7 @@ import numpy as np
 
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.training import checkpoint, run
+from advsurprise.training.folder import prepare_folder
 from advsurprise.training.fused import Fused
 
 TINY = RunConfig(
