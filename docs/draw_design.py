@@ -1,6 +1,6 @@
 """Draws docs/figures/design.png from the code: the floors as the imports have them, and one update's way through them.
 
-    python docs/draw_design.py
+python docs/draw_design.py
 """
 
 import inspect

@@ -15,7 +15,7 @@ PACKAGE = pathlib.Path(advsurprise.__file__).parent
 # Names are module paths below the package; the longest match decides.
 FLOORS = [
     ["errors"],
-    ["types", "tree", "config", "userfile"],
+    ["types", "tree", "config", "training.files", "userfile"],
     ["grid", "theory"],
     ["learning.stats", "learning.density", "learning.networks", "learning.convolution", "learning.advantage"],
     ["learning.devices", "learning.fit", "learning.ppo"],

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import itertools
 import pathlib
+import signal
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -154,7 +155,9 @@ def train(
     method_fields: dict[str, Any] | None = None,
     **run_fields: Any,
 ) -> Trained:
-    """Trains one seed with the command line's defaults. Without `out` the run is in a temporary folder.
+    """Trains one seed with the command line's defaults; without `out`, into a temporary folder.
+
+    Ctrl-C stops it after the current update: the run is saved and `KeyboardInterrupt` raised.
 
     Where jax has not computed anything before, it is made to see a device in every core, as on the command line.
     """
@@ -170,7 +173,10 @@ def train(
     )
     cfg = cfg if "rollout" in run_fields else whole_episodes(cfg)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="advsurprise-")) if out is None else pathlib.Path(out)
-    run.train(cfg, folder)
+    result = run.train(cfg, folder)
+    if result.signal:
+        sentence = f"stopped after {result.steps:,} steps and saved; continue with: advsurprise resume {folder}"
+        raise KeyboardInterrupt(sentence) if result.signal == signal.SIGINT else SystemExit(128 + result.signal)
     return load(folder)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args, get_origin, get_type_hints
 
-from advsurprise.errors import UserError, nearest
+from advsurprise.errors import UserError, check, nearest
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class PPOConfig:
             (self.max_grad_norm > 0, f"ppo.max_grad_norm must be positive, not {self.max_grad_norm}"),
             (0 <= self.gae_lambda <= 1, f"ppo.gae_lambda must be 0 to 1, not {self.gae_lambda}"),
         ]
-        _check(rules)
+        check(rules)
 
     def minibatch_of(self, samples: int) -> int:
         """Samples per gradient step of a role that has taken about so many steps."""
@@ -101,12 +101,11 @@ class RunConfig:
             (self.save_every >= 1, f"save_every must be at least 1, not {self.save_every}"),
             (len(self.seeds) >= 1, "at least one seed is needed"),
             (len(set(self.seeds)) == len(self.seeds), f"seeds must differ from each other, not {list(self.seeds)}"),
-            (
-                self.updates >= 1,
-                f"steps must be at least one update's {self.steps_per_update} (bodies x rollout), not {self.steps}",
-            ),
         ]
-        _check(rules)
+        check(rules)
+        # After the others: updates are counted in bodies and rollouts.
+        least = f"steps must be at least one update's {self.steps_per_update} (bodies x rollout), not {self.steps}"
+        check([(self.updates >= 1, least)])
 
     @property
     def steps_per_update(self) -> int:
@@ -121,12 +120,6 @@ class RunConfig:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return dataclasses.asdict(self)
-
-
-def _check(rules: list[tuple[bool, str]]) -> None:
-    for holds, sentence in rules:
-        if not holds:
-            raise UserError(sentence)
 
 
 def read_value(name: str, hint: Any, text: str) -> Any:

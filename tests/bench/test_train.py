@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import pytest
 
 from advsurprise.bench import flops, train
-from advsurprise.cli import commands
 from advsurprise.cli import main as cli
+from advsurprise.cli.resolve import resolve
 
 SIZE = {"env", "method", "bodies", "seeds", "rollout"}
 NUMBERS = {
@@ -184,7 +184,7 @@ def test_many_bodies_need_no_longer_run(small_matmul, monkeypatch):
         seeds=[2],
         updates=1,
         settings=["env.max_steps=100"],
-        resolve=commands.resolve,
+        resolve=resolve,
         log=lambda _: None,
     )
     assert result["rows"][0]["rollout"] == 500

@@ -6,8 +6,8 @@ import pytest
 
 import advsurprise
 from advsurprise import envs
-from advsurprise.cli import commands
 from advsurprise.cli import main as cli
+from advsurprise.cli.resolve import resolve
 from advsurprise.config import RunConfig, changed
 from advsurprise.envs import describe, ladder, rooms
 from advsurprise.envs.base import AbstractEnv
@@ -94,7 +94,7 @@ def test_a_new_family_is_one_file(tmp_path, monkeypatch, kind, package):
 
 def _resolve(env, *settings):
     given = {"config": None, "method": "task", "steps": "1M", "seeds": None, "bodies": None}
-    return commands.resolve(env=env, settings=settings, **given)
+    return resolve(env=env, settings=settings, **given)
 
 
 def test_set_reads_every_worlds_own_fields():

@@ -4,17 +4,19 @@ import dataclasses
 import json
 import pathlib
 import signal
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import pytest
 
-from advsurprise.cli import commands
 from advsurprise.cli import main as cli
+from advsurprise.cli import plan, resolve, train
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.errors import UserError
 from advsurprise.evaluation import comparison
 from advsurprise.evaluation.comparison import Comparison
-from advsurprise.training import metrics, run
+from advsurprise.training import loops, metrics, run
+from advsurprise.training.folder import read_run
 from advsurprise.training.fused import Fused
 
 METHODS = "adversarial-surprise,task"
@@ -51,19 +53,19 @@ class StopsTask:
         pass
 
 
-def test_the_command_line_compares_stops_goes_on_and_draws(tmp_path, capsys, monkeypatch):
+def test_the_command_line_compares_stops_continues_and_draws(tmp_path, capsys, monkeypatch):
     folder = tmp_path / "both"
     words = ["train", "--method", "random,task", *WORDS, "--steps", "64", "--out", str(folder)]
-    loops = {name: Fused(cfg) for name, cfg in CHEAP.configs.items()}
+    compiled = {name: Fused(cfg) for name, cfg in CHEAP.configs.items()}
     # The same loops each time: compiling them again would be most of this test's time.
-    monkeypatch.setattr(commands, "make_loop", lambda cfg: loops[cfg.method])
+    monkeypatch.setattr(loops, "open_loop", lambda cfg: nullcontext(compiled[cfg.method]))
     monkeypatch.setattr(metrics, "Console", StopsTask)
     with pytest.raises(SystemExit) as stopped:
         cli.main(words)
     captured = capsys.readouterr()
     assert stopped.value.code == 128 + signal.SIGTERM
     assert captured.out == ""
-    assert captured.err.splitlines()[-1] == f"stopped and saved; go on with: advsurprise resume {folder}"
+    assert captured.err.splitlines()[-1] == f"stopped and saved; continue with: advsurprise resume {folder}"
     assert {path.name for path in folder.iterdir()} == {"comparison.json", "random", "task"}
     assert comparison.read(folder) == CHEAP
     assert [comparison.updates_done(folder / name) for name in CHEAP.fields] == [4, 2]
@@ -73,7 +75,7 @@ def test_the_command_line_compares_stops_goes_on_and_draws(tmp_path, capsys, mon
     captured = capsys.readouterr()
     result = json.loads(captured.out)
     assert "random is already trained to 64 steps: skipped" in captured.err
-    assert "going on from update 2" in captured.err
+    assert "continuing from update 2" in captured.err
     assert (folder / "random" / "metrics.jsonl").read_bytes() == before
     assert (result["comparison"], result["methods"], result["failed"]) == (str(folder), ["random", "task"], {})
     assert {"end/rooms_episode", "end/stilled"} <= set(result["metrics"])
@@ -104,14 +106,14 @@ def test_the_command_line_compares_stops_goes_on_and_draws(tmp_path, capsys, mon
 
 
 class Ended(NamedTuple):
-    """What the driver looks at of a run's outcome."""
+    """What the driver looks at of a run's result."""
 
     stopped_by: int
     signal: int
 
 
 class Fake:
-    """Stands for the trainer: notes whom it trained; ends by a signal, or in spite of one (negative), or breaks."""
+    """In place of the trainer: notes whom it trained; ends by a signal, or in spite of one (negative), or breaks."""
 
     def __init__(self, ends: dict[str, int | Exception]):
         self.ends = ends
@@ -162,11 +164,11 @@ def test_a_method_that_breaks_does_not_keep_the_others_from_their_turn(tmp_path,
     assert fake.trained == ["a", "b", "c"]
     end = {"files": [], "smooth": 1, "metrics": [], "labels": {}, "others": [], "end": {"a": {}}}
     result = {"comparison": "x", "methods": ["a"], "failed": {"b": "loss is nan"}, **end}
-    monkeypatch.setattr(commands, "train", lambda *args, **named: result)
+    monkeypatch.setattr(train, "train", lambda *args, **named: result)
     with pytest.raises(SystemExit) as stopped:
         cli.main(["train", "--method", METHODS])
     assert stopped.value.code == 1
-    assert "b was not trained to its end: loss is nan" in capsys.readouterr().out
+    assert "b failed: loss is nan" in capsys.readouterr().out
 
 
 # ------------------------------------------------------------------------------------------------- the folder
@@ -178,7 +180,7 @@ def test_a_comparison_may_be_made_longer_and_get_more_methods_and_nothing_else(t
     more = Comparison(dataclasses.replace(TINY, steps=320), {**ASKED.fields, "random": {}})
     comparison.prepare(more, folder, fresh=False)
     assert comparison.read(folder) == more
-    assert run.read_run(folder / "random") == more.configs["random"]
+    assert read_run(folder / "random") == more.configs["random"]
     for other, sentence in [
         (dataclasses.replace(more, base=dataclasses.replace(more.base, bodies=4)), r"bodies is 2 there, 4 asked for"),
         (dataclasses.replace(more, base=TINY), r"is set to 320 steps, more than 64"),
@@ -209,7 +211,7 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path):
 
 def test_unfinished_comparisons_are_drawn_as_far_as_they_are(tmp_path):
     comparison.prepare(ASKED, tmp_path / "both", fresh=False)
-    with pytest.raises(UserError, match="has no metrics yet; go on with: advsurprise resume"):
+    with pytest.raises(UserError, match="has no metrics yet; continue with: advsurprise resume"):
         comparison.begun(tmp_path / "both", print)
     (tmp_path / "both" / "task" / "metrics.jsonl").write_text('{"step": 16, "seed": 3, "end/rooms_episode": 1.0}\n')
     lines = []
@@ -223,22 +225,22 @@ def test_unfinished_comparisons_are_drawn_as_far_as_they_are(tmp_path):
 
 def test_fields_go_to_the_methods_that_have_them():
     words = ["bodies=4", "env.rooms=2", "method.stack=2", "method.quiet=0.5", "task.gamma=0.5", "ppo.lr=1"]
-    found = comparison.share_out(["adversarial-surprise", "task"], words)
-    assert found["task"] == ["bodies=4", "env.rooms=2", "method.stack=2", "method.gamma=0.5", "ppo.lr=1"]
+    shares = comparison.share_out(["adversarial-surprise", "task"], words)
+    assert shares["task"] == ["bodies=4", "env.rooms=2", "method.stack=2", "method.gamma=0.5", "ppo.lr=1"]
     shared = ["method.stack=2"] if "stack" in comparison.known("adversarial-surprise") else []
-    assert found["adversarial-surprise"] == ["bodies=4", "env.rooms=2", *shared, "method.quiet=0.5", "ppo.lr=1"]
+    assert shares["adversarial-surprise"] == ["bodies=4", "env.rooms=2", *shared, "method.quiet=0.5", "ppo.lr=1"]
 
 
 def test_fields_of_a_file_go_to_the_methods_that_have_them(tmp_path):
     path = tmp_path / "run.toml"
     path.write_text('env = "rooms/door"\nsteps = 160\nbodies = 2\nrollout = 8\n[method_fields]\nquiet = 0.5\n')
     flags = {"env": None, "steps": None, "seeds": "0..1", "bodies": None}
-    asked = commands.resolve_comparison(METHODS, config=path, settings=["task.gamma=0.5"], **flags)
+    asked = resolve.resolve_comparison(METHODS, config=path, settings=["task.gamma=0.5"], **flags)
     assert asked.fields == {"adversarial-surprise": {"quiet": 0.5}, "task": {"gamma": 0.5}}
     assert (asked.base.env, asked.base.bodies, asked.base.seeds) == ("rooms/door", 2, (0, 1))
     path.write_text("[method_fields]\nquite = 0.5\n")
     with pytest.raises(UserError, match=r"did you mean 'method\.quiet'"):
-        commands.resolve_comparison(METHODS, config=path, settings=[], **flags)
+        resolve.resolve_comparison(METHODS, config=path, settings=[], **flags)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +254,10 @@ def test_fields_of_a_file_go_to_the_methods_that_have_them(tmp_path):
             "unknown field 'method.gama'; did you mean 'method.gamma'?",
         ),
         (("--method", METHODS, "--set", "task.gama=0.5"), "did you mean 'method.gamma'"),
-        (("--method", METHODS, "--set", "random.gamma=0.5"), "random is not among the methods that are compared"),
+        (
+            ("--method", METHODS, "--set", "random.gamma=0.5"),
+            "random is not one of the methods compared",
+        ),
         (("--method", METHODS, "--set", "tsak.gamma=0.5"), "unknown field 'tsak.gamma'"),
         (("--method", METHODS, "--set", "task.gamma=2"), "gamma must be at least 0 and below 1"),
         (("--method", METHODS, "--set", "bodies"), "write --set FIELD=VALUE"),
@@ -274,18 +279,18 @@ def test_mistakes_get_one_sentence_before_anything_is_made(tmp_path, monkeypatch
 
 
 def test_a_dry_run_plans_every_method(monkeypatch, capsys):
-    def plan(cfg, log):
+    def plan_one(cfg, log):
         sizes = {"updates": cfg.updates, "steps": cfg.steps, "state_bytes": 1, "rollout_bytes": 1}
         sizes |= {"update_bytes": 1, "largest_bodies": 99}
         times = {"compile_s": 1.0, "steps_per_s": 10.0, "estimated_s": 6.25}
         return {"config": cfg.as_dict(), "parameters_per_role": {"agent": 1}, **sizes, **times}
 
-    monkeypatch.setattr(commands, "_plan", plan)
+    monkeypatch.setattr(plan, "plan", plan_one)
     words = ["--set", "method.k_explore=2", "--set", "method.k_control=2", *WORDS, "--dry-run"]
     cli.main(["train", "--method", METHODS, *words, "--json"])
-    found = json.loads(capsys.readouterr().out)
-    assert [each["config"]["method"] for each in found["plans"]] == METHODS.split(",")
-    assert found["estimated_s"] == 12.5
+    plans = json.loads(capsys.readouterr().out)
+    assert [each["config"]["method"] for each in plans["plans"]] == METHODS.split(",")
+    assert plans["estimated_s"] == 12.5
     cli.main(["train", "--method", METHODS, *words])
     assert "all of them, one after the other: about 12 s" in capsys.readouterr().out
     assert not pathlib.Path("runs/rooms-door-comparison").exists()

@@ -12,6 +12,7 @@ import numpy as np
 
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.training import checkpoint, run
+from advsurprise.training.folder import prepare_folder
 from advsurprise.training.fused import Fused
 
 TINY = RunConfig(
@@ -85,7 +86,7 @@ def main(folder: pathlib.Path) -> None:
         facts[name] = _facts(loop, end, compiled)
         np.savez(folder / f"{name}.npz", **flat((end, metrics)))
         middle = state if name == WRITER else middle
-    run.prepare_folder(loops[WRITER].cfg, folder / "run", fresh=False)
+    prepare_folder(loops[WRITER].cfg, folder / "run", fresh=False)
     run.save(folder / "run", loops[WRITER].cfg, 1, middle)
     np.savez(folder / "agents.npz", **flat(loops[WRITER].agents(middle)))
     path, _ = checkpoint.newest_good(folder / "run" / "checkpoints")

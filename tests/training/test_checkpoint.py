@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import pickle
+import subprocess
 import tempfile
 
 import equinox as eqx
@@ -18,8 +19,8 @@ import optax
 import pytest
 from hypothesis import given, settings
 
-from advsurprise.training import checkpoint
-from advsurprise.training.checkpoint import CheckpointError
+from advsurprise.training import checkpoint, files, versions
+from advsurprise.training.tensors import CheckpointError, Leaf
 
 DTYPES = ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "float16", "bfloat16", "float32"]
 
@@ -64,6 +65,10 @@ def saved(tmp_path):
 
 def tensors_of(record):
     return record.with_name(json.loads(record.read_text())["tensors"]["file"])
+
+
+def newest(folder):
+    return checkpoint.newest_good(folder)[0]
 
 
 def refusal(path, like=None, error=CheckpointError):
@@ -146,19 +151,27 @@ def test_equal_trees_are_equal_files(tmp_path):
     assert tensors_of(one).read_bytes() == tensors_of(two).read_bytes()
 
 
-def test_the_record_tells_where_it_comes_from(saved):
+def test_the_record_says_where_it_comes_from(saved):
     record = checkpoint.read_record(saved[0])
     assert record["step"] == 5
     assert record["versions"].keys() == {"python", "jax", "jaxlib", "numpy", "advsurprise", "commit"}
     assert record["versions"]["jax"] == jax.__version__
-    assert record["leaves"]["['policy']['weight']"] == checkpoint.Leaf((2, 3), "float32", None)
-    assert record["leaves"]["['key']"] == checkpoint.Leaf((), "key<fry>", "threefry2x32")
-    assert checkpoint.read_meta(saved[0]) == {"lr": 1e-4}
+    assert record["leaves"]["['policy']['weight']"] == Leaf((2, 3), "float32", None)
+    assert record["leaves"]["['key']"] == Leaf((), "key<fry>", "threefry2x32")
+    assert record["meta"] == {"lr": 1e-4}
+
+
+def test_the_commit_is_that_of_the_checkout():
+    root = pathlib.Path(versions.__file__).parents[3]
+    head = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True)
+    if head.returncode:
+        pytest.skip("this is no checkout")
+    assert (versions.versions()["commit"] or "").removesuffix("-dirty") == head.stdout.strip()
 
 
 def test_meta_is_kept_as_json_keeps_it(tmp_path):
     path = checkpoint.save(tmp_path, 0, {}, {"seeds": (0, 1), "by": {10: "a", 9: "b"}, "word": "\ud800 é"})
-    assert checkpoint.read_meta(path) == {"seeds": [0, 1], "by": {"10": "a", "9": "b"}, "word": "\ud800 é"}
+    assert checkpoint.read_record(path)["meta"] == {"seeds": [0, 1], "by": {"10": "a", "9": "b"}, "word": "\ud800 é"}
 
 
 @pytest.mark.parametrize("meta", [{"x": object()}, {"x": float("nan")}])
@@ -214,7 +227,7 @@ def test_truncated_files(saved, which, fraction):
     sentence = refusal(saved[0])
     assert str(path) in sentence
     assert "damaged" in sentence
-    assert checkpoint.latest(path.parent) is None
+    assert newest(path.parent) is None
 
 
 def test_one_more_byte(saved):
@@ -229,7 +242,7 @@ def test_a_flipped_bit_in_the_tensors(saved, where):
     data[where] ^= 4
     saved[1].write_bytes(data)
     assert "checksum" in refusal(saved[0])
-    assert checkpoint.latest(saved[0].parent) is None
+    assert newest(saved[0].parent) is None
 
 
 def test_a_flipped_bit_anywhere_in_the_record(saved):
@@ -350,7 +363,9 @@ def test_random_keys_of_an_unknown_kind(saved):
 
 
 def test_missing_and_extra_and_renamed_leaves(saved):
-    assert "no leaf \"['more']\"" in refusal(saved[0], small_tree() | {"more": jnp.ones(())})
+    sentence = refusal(saved[0], small_tree() | {"more": jnp.ones(())})
+    assert "no leaf \"['more']\"" in sentence
+    assert sentence.endswith("it was saved by another method, setting or version of advsurprise")
     fewer = small_tree()
     del fewer["count"]
     assert "a leaf \"['count']\" too many" in refusal(saved[0], fewer)
@@ -368,7 +383,7 @@ def test_wrong_shapes_and_types(saved):
     assert "dtype key<fry>" in refusal(saved[0], small_tree() | {"key": jax.random.key(0, impl="rbg")})
 
 
-def test_leaves_of_equal_shape_are_told_apart_by_path(tmp_path):
+def test_leaves_of_equal_shape_are_matched_by_path(tmp_path):
     path = checkpoint.save(tmp_path, 0, {"a": {"x": jnp.zeros(3)}, "b": {"x": jnp.ones(3)}}, {})
     swapped = checkpoint.load(path, {"b": {"x": jnp.zeros(3)}, "a": {"x": jnp.zeros(3)}})
     np.testing.assert_array_equal(swapped["a"]["x"], 0.0)
@@ -387,7 +402,7 @@ def test_64_bit_numbers_are_not_shortened(tmp_path):
 
 
 class Killed(BaseException):
-    """Stands for the end of the process: nothing catches it."""
+    """The end of the process: nothing catches it."""
 
 
 @pytest.mark.parametrize("survived", [0, 1])
@@ -439,8 +454,13 @@ def test_a_bad_one_does_not_count_as_kept(tmp_path):
 
 def test_nothing_is_removed_if_the_new_one_cannot_be_read_back(tmp_path, monkeypatch):
     paths = [checkpoint.save(tmp_path, step, {"x": jnp.array(step)}, {}) for step in range(2)]
-    write = checkpoint._write_atomically
-    monkeypatch.setattr(checkpoint, "_write_atomically", lambda path, data: write(path, data[:-1]))
+    write_all = files.write_all
+    cut = {".safetensors": -1, ".json": None}
+    monkeypatch.setattr(
+        files,
+        "write_all",
+        lambda contents: write_all({path: data[: cut[path.suffix]] for path, data in contents.items()}),
+    )
     with pytest.raises(CheckpointError):
         checkpoint.save(tmp_path, 2, {"x": jnp.array(2)}, {})
     for path in paths:
@@ -471,11 +491,11 @@ def test_later_steps_are_left_alone(tmp_path):
 def test_the_newest_good_one_is_found_and_bad_ones_are_named(tmp_path):
     assert checkpoint.newest_good(tmp_path / "nowhere") == (None, [])
     paths = [checkpoint.save(tmp_path, step, {}, {}, keep=9) for step in [1, 999_999_999, 10**10]]
-    assert checkpoint.latest(tmp_path) == paths[2]
+    assert newest(tmp_path) == paths[2]
     tensors_of(paths[2]).unlink()
     paths[1].write_text("{}")
-    found, sentences = checkpoint.newest_good(tmp_path)
-    assert found == paths[0] == checkpoint.latest(tmp_path)
+    record, sentences = checkpoint.newest_good(tmp_path)
+    assert record == paths[0]
     assert len(sentences) == 2
     assert paths[2].stem in sentences[0]
     assert str(paths[1]) in sentences[1]

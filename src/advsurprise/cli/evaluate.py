@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from advsurprise import api, envs
-from advsurprise.cli.commands import keep_compiled
 from advsurprise.errors import UserError
 from advsurprise.evaluation import comparison, labels
 from advsurprise.evaluation.statistics import Estimate
 from advsurprise.learning.players import Player
+from advsurprise.training.run import keep_compiled
 
 PLAYERS: dict[str, Player] = {"random": "random", "measures": "trained", "greedy": "greedy"}
 """Who plays, under what name in the result."""

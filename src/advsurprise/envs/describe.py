@@ -3,6 +3,7 @@
 import ast
 import functools
 import inspect
+import io
 import pathlib
 import textwrap
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from advsurprise.envs import find, list_envs
 from advsurprise.envs.base import AbstractEnv
 from advsurprise.envs.registration import IDS
 from advsurprise.errors import UserError
+from advsurprise.training import files
 from advsurprise.types import EnvSpec
 
 WIDTH = 116
@@ -130,4 +132,6 @@ def _write_png(env: AbstractEnv, png: pathlib.Path, seed: int) -> None:
     if not png.parent.is_dir():
         raise UserError(f"the folder {str(png.parent)!r} does not exist")
     state, _ = env.reset(key=jax.random.key(seed))
-    matplotlib.image.imsave(png, env.draw(state))
+    image = io.BytesIO()
+    matplotlib.image.imsave(image, env.draw(state), format="png")
+    files.write(png, image.getvalue())

@@ -15,14 +15,15 @@ from advsurprise.config import MAY_CHANGE, RunConfig, from_dict
 from advsurprise.errors import UserError, nearest
 from advsurprise.evaluation import plot
 from advsurprise.training import checkpoint, metrics, run
-from advsurprise.training.hosted import Hosted
-from advsurprise.training.loops import make_loop
+from advsurprise.training.folder import CHECKPOINTS, METRICS, prepare_folder, refuse_other, write_config
+from advsurprise.training.loops import check_loop
+from advsurprise.training.signals import stop_signals
 
 FILE = "comparison.json"
 OWN = ("method", "method_fields")
 """Fields of a run that differ from method to method; all others are the same by construction."""
 
-TrainOne = Callable[[RunConfig, pathlib.Path], run.Outcome]
+TrainOne = Callable[[RunConfig, pathlib.Path], run.RunResult]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,18 +67,18 @@ def share_out(names: Sequence[str], words: Sequence[str]) -> dict[str, list[str]
 
     method.FIELD=VALUE goes to the methods that have the field, METHOD.FIELD=VALUE to that one, all others to all.
     """
-    found: dict[str, list[str]] = {name: [] for name in names}
+    shared: dict[str, list[str]] = {name: [] for name in names}
     for word in words:
         home, _, rest = word.partition("=")[0].rpartition(".")
         if home in methods.names() and home not in names:
-            raise UserError(f"{home} is not among the methods that are compared: {', '.join(names)}")
+            raise UserError(f"{home} is not one of the methods compared: {', '.join(names)}")
         chosen = [home] if home in names else [name for name in names if home != "method" or rest in known(name)]
         if not chosen:
             raise UserError(f"unknown field {nearest(f'method.{rest}', _all_fields(names))}")
         own = "method" + word.removeprefix(home) if home in names else word
         for name in chosen:
-            found[name].append(own)
-    return found
+            shared[name].append(own)
+    return shared
 
 
 def known(name: str) -> set[str]:
@@ -90,8 +91,8 @@ def _all_fields(names: Sequence[str]) -> set[str]:
 
 
 def of(configs: dict[str, RunConfig]) -> Comparison:
-    """A comparison of runs that differ in their methods only. A method is spared the fields that it does not have
-    (a configuration file gives them to all), but one must have them."""
+    """A comparison of runs that differ in their methods only. A configuration file gives its fields to all methods:
+    those that do not have a field do without it, but one must have it."""
     names = list(configs)
     for field in {field for cfg in configs.values() for field in cfg.method_fields}:
         if not any(field in known(name) for name in names):
@@ -127,42 +128,32 @@ def read(folder: pathlib.Path) -> Comparison:
 
 
 def prepare(asked: Comparison, folder: pathlib.Path, *, fresh: bool) -> None:
-    """Makes the folder and the runs' folders, or checks that this very comparison lies there, perhaps shorter or of
+    """Makes the folder and the runs' folders, or checks that they hold this very comparison, perhaps shorter or of
     fewer methods. A mistake in any method shows here, before the first is trained."""
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file, not a folder")
     there = is_comparison(folder)
+    refuse_other(folder, there=there, kind="comparison")
     if there and not fresh:
         _check_same(asked, read(folder), folder)
-    if not there and folder.exists() and any(folder.iterdir()):
-        raise UserError(f"{folder} is not empty and holds no comparison; choose another folder")
     for cfg in asked.configs.values():
-        loop = make_loop(cfg)
-        if isinstance(loop, Hosted):
-            loop.host.close()
-    if there and fresh:
-        for name, cfg in asked.configs.items():
-            run.prepare_folder(cfg, folder / name, fresh=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    contents = {**asked.as_dict(), "versions": checkpoint.versions()}
-    run.write_text(folder / FILE, json.dumps(contents, indent=1) + "\n")
+        check_loop(cfg)
+    write_config(folder / FILE, asked.as_dict(), fresh=fresh)
     for name, cfg in asked.configs.items():
-        run.prepare_folder(cfg, folder / name, fresh=False)
+        prepare_folder(cfg, folder / name, fresh=fresh)
 
 
-def _check_same(asked: Comparison, found: Comparison, folder: pathlib.Path) -> None:
+def _check_same(asked: Comparison, existing: Comparison, folder: pathlib.Path) -> None:
     """An existing comparison may be made longer and be given more methods, nothing else."""
     change = "choose another folder, or --fresh to start over"
-    mine, theirs = asked.as_dict()["config"], found.as_dict()["config"]
+    mine, theirs = asked.as_dict()["config"], existing.as_dict()["config"]
     for name, value in theirs.items():
         if name not in MAY_CHANGE and mine[name] != value:
             raise UserError(
                 f"{folder} holds another comparison ({name} is {json.dumps(value)} there, "
                 f"{json.dumps(mine[name])} asked for); {change}"
             )
-    if asked.base.steps < found.base.steps:
-        raise UserError(f"{folder} is set to {found.base.steps} steps, more than {asked.base.steps}; {change}")
-    for name, own in found.fields.items():
+    if asked.base.steps < existing.base.steps:
+        raise UserError(f"{folder} is set to {existing.base.steps} steps, more than {asked.base.steps}; {change}")
+    for name, own in existing.fields.items():
         if asked.fields.get(name) != own:
             there = f"{name} with {json.dumps(own)}" if own else f"{name} with its defaults"
             raise UserError(f"{folder} holds another comparison ({there} is part of it); {change}")
@@ -171,37 +162,37 @@ def _check_same(asked: Comparison, found: Comparison, folder: pathlib.Path) -> N
 def begun(folder: pathlib.Path, log: run.Log) -> list[pathlib.Path]:
     """Folders of the runs of a comparison that have metrics."""
     names = read(folder).fields
-    found = [name for name in names if metrics.read_rows(folder / name / "metrics.jsonl")]
-    if not found:
-        raise UserError(f"{folder} has no metrics yet; go on with: advsurprise resume {folder}")
-    if len(found) < len(names):
-        log(f"not trained yet: {', '.join(name for name in names if name not in found)}")
-    return [folder / name for name in found]
+    started = [name for name in names if metrics.read_rows(folder / name / METRICS)]
+    if not started:
+        raise UserError(f"{folder} has no metrics yet; continue with: advsurprise resume {folder}")
+    if len(started) < len(names):
+        log(f"not trained yet: {', '.join(name for name in names if name not in started)}")
+    return [folder / name for name in started]
 
 
 # --------------------------------------------------------------------------------------------------- training
 
 
 def train(asked: Comparison, folder: pathlib.Path, train_one: TrainOne, *, log: run.Log) -> tuple[int, dict[str, str]]:
-    """Trains the methods that are not finished yet, one after the other, in a folder that is prepared.
+    """Trains the methods that are not finished yet, one after the other, in a prepared folder.
 
-    Returns the number of the signal that stopped it (0 if it came to its end), and for each method that could not be
-    trained to its end the reason. A method whose losses stop being numbers does not keep the others from their turn.
+    Returns the number of the signal that stopped it (0 if it finished), and for each method that failed the reason. A
+    method whose losses are no longer finite does not keep the others from being trained.
     """
     waiting, failed = _unfinished(asked, folder, log), {}
     # A run catches signals itself; these are the ones between two runs.
-    with run.stop_signals() as stop:
+    with stop_signals() as stop:
         while waiting and not stop:
             name, cfg = waiting[0]
             try:
-                ended = train_one(cfg, folder / name)
+                result = train_one(cfg, folder / name)
             except run.NonFinite as error:
                 failed[name] = str(error)
                 log(f"{name}: {error}")
                 waiting = waiting[1:]
             else:
-                stop += [ended.signal] if ended.signal else []
-                waiting = waiting if ended.stopped_by else waiting[1:]
+                stop += [result.signal] if result.signal else []
+                waiting = waiting if result.stopped_by else waiting[1:]
     return (stop[0] if waiting else 0), failed
 
 
@@ -217,8 +208,8 @@ def _unfinished(asked: Comparison, folder: pathlib.Path, log: run.Log) -> list[t
 
 def updates_done(folder: pathlib.Path) -> int:
     """Updates behind the newest good checkpoint of a run."""
-    found, _ = checkpoint.newest_good(folder / "checkpoints")
-    return 0 if found is None else checkpoint.read_record(found)["step"]
+    record, _ = checkpoint.newest_good(folder / CHECKPOINTS)
+    return 0 if record is None else checkpoint.read_record(record)["step"]
 
 
 # ---------------------------------------------------------------------------------------------------- drawing
@@ -247,8 +238,8 @@ def text(result: dict[str, Any]) -> str:
     return "\n".join(
         [
             plot.end_text(result),
-            *(f"{name} was not trained to its end: {why}" for name, why in result["failed"].items()),
+            *(f"{name} failed: {why}" for name, why in result["failed"].items()),
             f"Other metrics: advsurprise plot {folder} --metric {','.join(result['others']) or 'COLUMN'}",
-            f"How one plays: advsurprise eval {folder}/{result['methods'][0]}",
+            f"Evaluate one:  advsurprise eval {folder}/{result['methods'][0]}",
         ]
     )

@@ -16,7 +16,8 @@ from advsurprise.config import RunConfig
 from advsurprise.errors import UserError, nearest
 from advsurprise.evaluation import labels
 from advsurprise.evaluation.labels import Labels
-from advsurprise.training import metrics, run
+from advsurprise.training import metrics
+from advsurprise.training.folder import read_run
 
 TRIM = 0.25
 """Share of the seeds left out of an interquartile mean at each end."""
@@ -169,7 +170,7 @@ def summarise(values: Float[np.ndarray, "S T"]) -> Float[np.ndarray, "3 T"]:
 
 def read_record(folder: pathlib.Path) -> Record:
     """The rows of the run in a folder; a last update that a kill tore is left out."""
-    config = run.read_run(folder)
+    config = read_run(folder)
     path = folder / "metrics.jsonl"
     by_seed: dict[int, dict[int, dict[str, Any]]] = {}
     for row in metrics.read_rows(path):

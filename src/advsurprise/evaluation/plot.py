@@ -5,7 +5,6 @@ Nothing is written before all that is written is known.
 
 import csv
 import io
-import os
 import pathlib
 import textwrap
 import zlib
@@ -17,6 +16,7 @@ import numpy as np
 from advsurprise.errors import UserError
 from advsurprise.evaluation.curves import Curve, Log, Record, choose, panels_of, read_record, run_names, table_of
 from advsurprise.evaluation.labels import Labels
+from advsurprise.training import files
 
 ENOUGH_SEEDS = 5
 """With fewer seeds an interval is drawn, and a warning given."""
@@ -163,13 +163,13 @@ def draw(
     panels = panels_of(records, choose(records, metric), window=window, log=log)
     _warn_of_few_seeds(records, log)
     table = table_of(records)
-    files = write(out, {**rendered(panels, _caption(records, window), table), **tables(panels)})
+    written = write(out, {**rendered(panels, _caption(records, window), table), **tables(panels)})
     drawn = [each for panel in panels.values() for each in panel]
     end = {name: {each.metric: each.end for each in drawn if each.label == name} for name in run_names(records)}
     there = set().union(*(record.columns for record in records)) - set(panels)
     others = [name for name, column in table.shorts.items() if column in there and not name.endswith("-mean")]
     return {
-        "files": files,
+        "files": written,
         "smooth": window,
         "metrics": list(panels),
         "labels": {name: table.label(name) for name in panels},
@@ -200,14 +200,11 @@ def _caption(records: Sequence[Record], window: int) -> str:
 
 
 def write(out: pathlib.Path, contents: dict[str, bytes]) -> list[str]:
-    """Writes files OUT + ending, each whole or not at all."""
+    """Writes files OUT + ending."""
     out = out.with_suffix("") if out.suffix in contents else out
-    out.parent.mkdir(parents=True, exist_ok=True)
     paths = {out.with_name(out.name + ending): content for ending, content in contents.items()}
-    for path, content in paths.items():
-        path.with_name(f".{path.name}.tmp").write_bytes(content)
-    for path in paths:
-        os.replace(path.with_name(f".{path.name}.tmp"), path)
+    files.make_folder(out.parent)
+    files.write_all(paths)
     return [str(path) for path in paths]
 
 

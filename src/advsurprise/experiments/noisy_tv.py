@@ -29,6 +29,7 @@ from advsurprise.learning.interaction import Agent, make_agent
 from advsurprise.learning.players import played_by
 from advsurprise.methods.base import mean_where
 from advsurprise.methods.rnd import RND, Learnt, Signal
+from advsurprise.training import files
 from advsurprise.types import Rollout
 
 WORLDS = (("noisy", "dark"), ("dark", "noisy"))
@@ -132,7 +133,7 @@ def draw(rows: list[dict[str, float]], path: pathlib.Path) -> None:
     axis.legend(frameon=False, fontsize=7)
     axis.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    files.write_figure(path, figure, dpi=110)
 
 
 def write(rows: list[dict[str, float]], path: pathlib.Path) -> None:

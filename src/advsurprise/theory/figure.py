@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from advsurprise.training import files
+
 OBJECTIVES = {
     "maximiser": "surprise maximiser",
     "minimiser": "surprise minimiser",
@@ -35,7 +37,7 @@ def occupancies(rows: list[dict[str, Any]], path: pathlib.Path) -> None:
     figure.subplots_adjust(
         left=0.4 / width, right=1 - 0.1 / width, bottom=0.7 / height, top=top / height, hspace=0.65, wspace=0.12
     )
-    figure.savefig(path, dpi=80)
+    files.write_figure(path, figure, dpi=80)
 
 
 def _panel(axis, row: dict[str, Any]) -> None:

@@ -1,16 +1,48 @@
 """The loop that fits a world."""
 
 import dataclasses
+import pathlib
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
+import numpy as np
+
+from advsurprise import methods
 from advsurprise.config import RunConfig
 from advsurprise.envs import find
+from advsurprise.learning.interaction import Agent
+from advsurprise.training import checkpoint
 from advsurprise.training.fused import Fused, make_env
-from advsurprise.training.hosted import Hosted
+from advsurprise.training.hosted import Hosted, check_seeds, read_spec, state_shapes
 
 
-def make_loop(cfg: RunConfig) -> Fused | Hosted:
-    """The loop that fits the world: compiled for pure ones, hosted for the others."""
-    return Hosted(cfg) if find(cfg.env).kind == "host" else Fused(cfg)
+@contextmanager
+def open_loop(cfg: RunConfig) -> Iterator[Fused | Hosted]:
+    """The loop that fits the world, compiled for pure ones and hosted for the others; closes the world at the end."""
+    if find(cfg.env).kind == "pure":
+        yield Fused(cfg)
+        return
+    with closing(Hosted(cfg)) as loop:
+        yield loop
+
+
+def check_loop(cfg: RunConfig) -> None:
+    """Refuses what cannot be trained, with the sentence that `open_loop` would refuse it with."""
+    if find(cfg.env).kind == "pure":
+        Fused(cfg)
+        return
+    check_seeds(cfg)
+    methods.make(cfg.method, read_spec(cfg), **cfg.method_fields)
+
+
+def load_agents(cfg: RunConfig, record: pathlib.Path) -> tuple[list[Agent], int]:
+    """One agent per seed from a checkpoint of a run, and the updates done. No world is stepped."""
+    if find(cfg.env).kind == "host":
+        state = checkpoint.load(record, state_shapes(cfg, read_spec(cfg)))
+        return [state.learner.agent], int(state.update)
+    loop = Fused(dataclasses.replace(cfg, devices=1))  # however many trained it, here they may not be
+    state = checkpoint.load(record, loop.like())
+    return loop.agents(state), int(np.ravel(state.update)[0])
 
 
 def whole_episodes(cfg: RunConfig) -> RunConfig:

@@ -9,7 +9,6 @@ JSON knows no NaN and no infinity: they are written as the strings "nan", "inf" 
 import contextlib
 import json
 import math
-import os
 import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ import rich.console
 import rich.text
 
 from advsurprise.errors import UserError, require
+from advsurprise.training import files
 
 Row = Mapping[str, float | int | str]
 
@@ -48,7 +48,7 @@ class JsonLines:
             be written again (-1: the run starts over before its first checkpoint, and all rows go). None: a new
             run, refused where there are rows already. Write a step's rows before its checkpoint and none is lost.
         """
-        path.parent.mkdir(parents=True, exist_ok=True)
+        files.make_folder(path.parent)
         rows = read_rows(path)
         if resume_step is None and rows:
             raise UserError(f"{path} already holds the metrics of a run; resume that run or choose another folder")
@@ -106,12 +106,7 @@ def _rewrite(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
     content = "".join(map(_line, rows)).encode()
     if path.exists() and path.read_bytes() == content:
         return
-    temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    files.write(path, content)
 
 
 # --------------------------------------------------------------------------------------------------- console
@@ -154,7 +149,7 @@ class Console:
         self._draw("compiling… (once; this can take a minute)")
 
     def started(self, step: int = 0) -> None:
-        """Compiling is over and the run goes on from `step`."""
+        """Compiling is over and the run continues from `step`."""
         self._start, self._step = (step, self._clock()), step
 
     def write(self, row: Row) -> None:

@@ -18,7 +18,7 @@ from advsurprise.methods.base import AbstractMethod
 
 
 class TrainState(eqx.Module):
-    """All that a run is between two updates. It is saved whole, and in pure worlds nothing else is needed to go on.
+    """All that a run is between two updates. It is saved whole, and in pure worlds nothing else is needed to continue.
 
     In the fused loop every leaf has a leading axis S, one entry per seed.
     """
@@ -45,7 +45,7 @@ class Loop(Protocol):
         ...
 
     def resumed(self, state: TrainState) -> TrainState:
-        """A loaded state, ready to go on."""
+        """A loaded state, ready for the next update."""
         ...
 
     def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:

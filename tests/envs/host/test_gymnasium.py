@@ -578,8 +578,8 @@ def test_the_line_to_train_with_is_one_that_the_command_line_takes(monkeypatch):
     report = check("CartPole-v1", settings)
     assert report["ok"], report
     seen = []
-    monkeypatch.setattr("advsurprise.cli.commands.train", lambda asked, *_, **__: seen.append(asked) or {})
-    monkeypatch.setattr("advsurprise.cli.commands.train_text", lambda result: "")
+    monkeypatch.setattr("advsurprise.cli.train.train", lambda asked, *_, **__: seen.append(asked) or {})
+    monkeypatch.setattr("advsurprise.cli.train.text", lambda result: "")
     program, *words = shlex.split(report["train_with"])
     assert program == "advsurprise"
     cli.main([*words, "--method", "task"])

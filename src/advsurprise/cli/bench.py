@@ -1,0 +1,110 @@
+"""The verbs that measure this machine."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from tyro.conf import Positional, UseAppendAction, arg, subcommand
+
+from advsurprise.cli.output import log, show
+from advsurprise.cli.verbs import EnvSettings, Json
+
+
+@dataclass(frozen=True)
+class BenchWorlds:
+    """Time a room world under random actions, next to Farama MiniGrid."""
+
+    world: Positional[str] = "rooms/four"
+    """The environment to time."""
+    bodies: tuple[int, ...] = (1, 16, 64, 256, 1024, 4096)
+    """Numbers of parallel environments, one row each."""
+    seconds: float = 2.0
+    """Seconds to run each row, after compiling."""
+    settings: EnvSettings = ()
+    minigrid: bool = True
+    """Also time Farama MiniGrid's MultiRoom-N4-S5 in one process."""
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.bench import worlds
+
+        result = worlds.run(
+            self.world,
+            settings=self.settings,
+            bodies=self.bodies,
+            seconds=self.seconds,
+            minigrid=self.minigrid,
+            log=log,
+        )
+        show(result, worlds.text, as_json=self.json)
+
+
+@dataclass(frozen=True)
+class BenchTrain:
+    """Time training end to end, and the share of the machine's peak that it uses."""
+
+    env: str = "rooms/four"
+    """The environment."""
+    method: str = "adversarial-surprise"
+    """The method, or several: a,b,c."""
+    bodies: tuple[int, ...] = (16, 64)
+    """Numbers of parallel environments per seed, one row each."""
+    seeds: tuple[int, ...] = (1,)
+    """Numbers of seeds trained together, one row each."""
+    updates: int = 5
+    """Updates to time per row, after one warm-up."""
+    settings: Annotated[
+        UseAppendAction[tuple[str, ...]],
+        arg(name="set", metavar="FIELD=VALUE", help="Change any field: ppo.minibatch=1024, env.rooms=6 …"),
+    ] = ()
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.bench import train
+        from advsurprise.cli.resolve import resolve
+        from advsurprise.learning import devices
+
+        devices.see_cores()
+        result = train.run(
+            self.env,
+            methods=self.method.split(","),
+            bodies=self.bodies,
+            seeds=self.seeds,
+            updates=self.updates,
+            settings=self.settings,
+            resolve=resolve,
+            log=log,
+        )
+        show(result, train.text, as_json=self.json)
+
+
+@dataclass(frozen=True)
+class BenchOracle:
+    """Step the room worlds side by side with Farama MiniGrid and count the steps on which they differ."""
+
+    steps: int = 200_000
+    """Total steps, split evenly over the worlds and both view sizes."""
+    seed: int = 0
+    """Seed of layouts and actions."""
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.bench import oracle
+
+        result = oracle.run(steps=self.steps, seed=self.seed, log=log)
+        show(result, oracle.text, as_json=self.json)
+        if result["mismatches"]:
+            raise SystemExit(1)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Benchmark the environments and training, or compare with Farama MiniGrid."""
+
+    what: (
+        Annotated[BenchWorlds, subcommand("worlds")]
+        | Annotated[BenchTrain, subcommand("train")]
+        | Annotated[BenchOracle, subcommand("oracle")]
+    )
+
+    def run(self) -> None:
+        self.what.run()

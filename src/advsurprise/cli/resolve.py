@@ -1,0 +1,44 @@
+"""What a user asks for, from a file, flags and --set."""
+
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from advsurprise import envs, methods
+from advsurprise.config import RunConfig, changed, read_config, read_count, read_seeds
+from advsurprise.evaluation import comparison
+from advsurprise.evaluation.comparison import Comparison
+from advsurprise.training.loops import whole_episodes
+
+
+def resolve(
+    *,
+    config: pathlib.Path | None,
+    env: str | None,
+    method: str | None,
+    steps: str | None,
+    seeds: str | None,
+    bodies: int | None,
+    settings: Sequence[str],
+) -> RunConfig:
+    """One configuration from a file, the flags and --set; later ones override earlier ones."""
+    cfg = read_config(config) if config else RunConfig()
+    given: dict[str, Any] = {
+        "env": env,
+        "method": method,
+        "steps": None if steps is None else read_count("--steps", steps),
+        "seeds": None if seeds is None else read_seeds(seeds),
+        "bodies": bodies,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    method_type = methods.method_class(given.get("method", cfg.method))
+    world_fields = envs.find(given.get("env", cfg.env)).fields
+    cfg = changed(cfg, settings, world_fields=world_fields, method_type=method_type, **given)
+    chosen = config is not None or any(word.startswith("rollout=") for word in settings)
+    return cfg if chosen else whole_episodes(cfg)
+
+
+def resolve_comparison(method: str, *, settings: Sequence[str], **flags: Any) -> Comparison:
+    """A comparison of the methods between the commas, from a file, the flags and --set."""
+    words = comparison.share_out(comparison.read_names(method), settings)
+    return comparison.of({name: resolve(method=name, settings=own, **flags) for name, own in words.items()})

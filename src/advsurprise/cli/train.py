@@ -1,0 +1,109 @@
+"""The verbs train and resume."""
+
+import dataclasses
+import functools
+import pathlib
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from advsurprise.cli.output import show
+from advsurprise.config import RunConfig, read_count
+from advsurprise.errors import UserError
+from advsurprise.evaluation import comparison, labels
+from advsurprise.evaluation.comparison import Comparison
+from advsurprise.training import metrics, run
+from advsurprise.training.folder import read_run
+
+Log = Callable[[str], None]
+
+
+def train(
+    asked: RunConfig | Comparison, out: pathlib.Path | None, *, fresh: bool, quiet: bool, log: Log
+) -> dict[str, Any]:
+    """Trains one method, or several one after the other and plots them; a progress line goes to standard error."""
+    if isinstance(asked, Comparison):
+        return _compare(asked, out or _default_folder(asked.base.env, "comparison"), fresh=fresh, quiet=quiet, log=log)
+    folder = out or _default_folder(asked.env, asked.method)
+    result = _train_one(asked, folder, fresh=fresh, quiet=quiet, log=log)
+    _exit_if_stopped(result.stopped_by, folder)
+    table = labels.of_config(asked)
+    return {
+        "run": str(folder),
+        "steps": result.steps,
+        "seeds": list(asked.seeds),
+        "last": result.metrics,
+        "labels": {name: table.label(name) for name in labels.live(table)},
+    }
+
+
+def resume(folder: pathlib.Path, *, steps: str | None, quiet: bool, log: Log) -> dict[str, Any]:
+    """Continues a run or a comparison, with `steps` for longer."""
+    if comparison.is_comparison(folder):
+        asked = comparison.read(folder)
+        asked = dataclasses.replace(asked, base=_longer(asked.base, steps, folder))
+    else:
+        asked = _longer(read_run(folder), steps, folder)
+    return train(asked, folder, fresh=False, quiet=quiet, log=log)
+
+
+def show_trained(result: dict[str, Any], *, as_json: bool) -> None:
+    """Prints what was trained. A method of a comparison that failed is a check that failed."""
+    show(result, text, as_json=as_json)
+    if result.get("failed"):
+        raise SystemExit(1)
+
+
+def text(result: dict[str, Any]) -> str:
+    """What was trained, for a person."""
+    if "comparison" in result:
+        return comparison.text(result)
+    last = result["last"]
+    lines = [f"trained {result['steps']:,} steps for {len(result['seeds'])} seed(s): {result['run']}"]
+    lines += [f"  {label:60}{last[name]:10.4g}" for name, label in result["labels"].items() if name in last]
+    return "\n".join([*lines, f"Evaluate it: advsurprise eval {result['run']}"])
+
+
+def _compare(asked: Comparison, folder: pathlib.Path, *, fresh: bool, quiet: bool, log: Log) -> dict[str, Any]:
+    comparison.prepare(asked, folder, fresh=fresh)
+    train_one = functools.partial(_train_one, fresh=False, quiet=quiet, log=log)
+    stopped_by, failed = comparison.train(asked, folder, train_one, log=log)
+    _exit_if_stopped(stopped_by, folder)
+    drawn = comparison.draw([folder], log=log)
+    names, seeds = list(asked.fields), list(asked.base.seeds)
+    return {"comparison": str(folder), "methods": names, "seeds": seeds, "failed": failed, **drawn}
+
+
+def _train_one(cfg: RunConfig, folder: pathlib.Path, *, fresh: bool, quiet: bool, log: Log) -> run.RunResult:
+    lost = cfg.steps - cfg.updates * cfg.steps_per_update
+    rounding = f" ({lost:,} fewer than asked for, to make whole updates)" if lost else ""
+    log(
+        f"{cfg.method} in {cfg.env}: {cfg.updates * cfg.steps_per_update:,} steps{rounding}, "
+        f"{len(cfg.seeds)} seed(s), {cfg.bodies} bodies, to {folder}"
+    )
+    progress = None if quiet else functools.partial(_console, cfg)
+    return run.train(cfg, folder, fresh=fresh, log=log, progress=progress)
+
+
+def _console(cfg: RunConfig, loop: Any) -> metrics.Sink:
+    return metrics.Console(
+        sys.stderr, cfg.updates * cfg.steps_per_update, shown=labels.live(labels.of_method(loop.method))
+    )
+
+
+def _default_folder(env: str, name: str) -> pathlib.Path:
+    return pathlib.Path("runs") / re.sub(r"[^A-Za-z0-9.]+", "-", f"{env}-{name}").strip("-")
+
+
+def _exit_if_stopped(number: int, folder: pathlib.Path) -> None:
+    if number:
+        print(f"stopped and saved; continue with: advsurprise resume {folder}", file=sys.stderr)
+        raise SystemExit(128 + number)
+
+
+def _longer(cfg: RunConfig, steps: str | None, folder: pathlib.Path) -> RunConfig:
+    longer = cfg.steps if steps is None else read_count("--steps", steps)
+    if longer < cfg.steps:
+        raise UserError(f"{folder} is set to {cfg.steps} steps; --steps can only make it longer, not {longer}")
+    return dataclasses.replace(cfg, steps=longer)

@@ -1,0 +1,235 @@
+"""One dataclass per verb: its flags, its help, and the function that does the work."""
+
+import pathlib
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from tyro.conf import Positional, UseAppendAction, arg
+
+from advsurprise.cli.output import log, show
+from advsurprise.errors import UserError
+
+
+def optional(metavar: str, default: str) -> Any:
+    """A flag that may be left out, with what happens then."""
+    return arg(metavar=metavar, help_behavior_hint=f"(default: {default})")
+
+
+Json = Annotated[bool, arg(help="Print one JSON object on standard output and nothing else.")]
+RunFolder = Annotated[Positional[pathlib.Path], arg(metavar="RUN")]
+EnvSettings = Annotated[
+    UseAppendAction[tuple[str, ...]],
+    arg(name="set", metavar="FIELD=VALUE", help="Change a field of the environment."),
+]
+Settings = Annotated[
+    UseAppendAction[tuple[str, ...]],
+    arg(name="set", metavar="FIELD=VALUE", help="Change any field: ppo.lr=1e-4, env.rooms=6, method.quiet=0.25 …"),
+]
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a method, or several to compare. An existing run in the folder is continued."""
+
+    env: Annotated[str | None, optional("ENV", "rooms/four")] = None
+    """The environment."""
+    method: Annotated[str | None, optional("METHOD", "adversarial-surprise")] = None
+    """The method, or several to compare: a,b,c."""
+    steps: Annotated[str | None, optional("STEPS", "2M")] = None
+    """Environment steps per seed, such as 300k or 2M, rounded down to whole updates."""
+    seeds: Annotated[str | None, optional("SEEDS", "0")] = None
+    """Seeds, trained together: 0..4, 0,3,7 or 5."""
+    bodies: Annotated[int | None, optional("INT", "16")] = None
+    """Parallel environments per seed."""
+    out: Annotated[pathlib.Path | None, optional("FOLDER", "runs/ENV-METHOD, or runs/ENV-comparison")] = None
+    """Output folder."""
+    config: Annotated[pathlib.Path | None, optional("FILE", "none")] = None
+    """A .json or .toml file of settings. Flags and --set override it."""
+    settings: Settings = ()
+    fresh: bool = False
+    """Delete an existing run in the folder and start over."""
+    dry_run: bool = False
+    """Print sizes, memory and estimated time without training."""
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.cli import plan, resolve, train
+        from advsurprise.learning import devices
+
+        devices.see_cores()
+        flags: dict[str, Any] = {
+            "config": self.config,
+            "env": self.env,
+            "steps": self.steps,
+            "seeds": self.seeds,
+            "bodies": self.bodies,
+            "settings": self.settings,
+        }
+        if self.method and "," in self.method:
+            asked = resolve.resolve_comparison(self.method, **flags)
+        else:
+            asked = resolve.resolve(method=self.method, **flags)
+        if self.dry_run:
+            return show(plan.dry_run(asked, log), plan.text, as_json=self.json)
+        train.show_trained(train.train(asked, self.out, fresh=self.fresh, quiet=self.json, log=log), as_json=self.json)
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Continue a run or a comparison that was stopped or killed, or train a finished one for longer."""
+
+    run_folder: RunFolder
+    """Folder of the run or comparison."""
+    steps: Annotated[str | None, optional("STEPS", "what the run was started with")] = None
+    """New total of environment steps per seed, such as 4M."""
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.cli import train
+        from advsurprise.learning import devices
+
+        devices.see_cores()
+        result = train.resume(self.run_folder, steps=self.steps, quiet=self.json, log=log)
+        train.show_trained(result, as_json=self.json)
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Plot learning curves: interquartile mean over seeds, 95% bootstrap interval, every seed; PNG, PDF and CSV."""
+
+    folders: Annotated[Positional[tuple[pathlib.Path, ...]], arg(metavar="FOLDER [FOLDER …]")]
+    """Runs and comparisons to plot together."""
+    metric: Annotated[str | None, optional("METRIC", "the world's first two measures, and surprise")] = None
+    """What to plot, one panel each, separated by commas: short names of measures (in room worlds rooms, rooms-mean,
+    stilled, surprise, dark …) or columns of metrics.jsonl."""
+    out: Annotated[pathlib.Path | None, optional("PATH", "FOLDER/comparison, or FOLDER/plot for a single run")] = None
+    """Output path without its ending."""
+    smooth: Annotated[int | None, optional("UPDATES", "a twentieth of the longest run")] = None
+    """Window of the moving average in updates, 1 for none."""
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.evaluation import comparison, plot
+
+        result = comparison.draw(self.folders, metric=self.metric, out=self.out, smooth=self.smooth, log=log)
+        show(result, plot.end_text, as_json=self.json)
+
+
+@dataclass(frozen=True)
+class Eval:
+    """Evaluate trained policies, sampled and greedy, against random actions."""
+
+    run_folder: RunFolder
+    """Folder of the run."""
+    episodes: int = 200
+    """Episodes of each training seed per player, split over ten evaluation seeds."""
+    env: Annotated[str | None, optional("ENV", "the run's own")] = None
+    """Another environment to evaluate in, zero-shot."""
+    settings: EnvSettings = ()
+    cross: bool = False
+    """Pair every role's policy with trained, random and motionless opponents, in the run's own environment."""
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.cli import evaluate
+
+        play, text = (
+            (evaluate.cross, evaluate.cross_text) if self.cross else (evaluate.evaluate, evaluate.evaluate_text)
+        )
+        result = play(self.run_folder, episodes=self.episodes, env=self.env, settings=self.settings, log=log)
+        show(result, text, as_json=self.json)
+
+
+@dataclass(frozen=True)
+class Methods:
+    """List the methods."""
+
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.cli import listing
+
+        show(listing.list_methods(), listing.methods_text, as_json=self.json)
+
+
+@dataclass(frozen=True)
+class CheckEnv:
+    """Check whether an environment can be trained in, and report what is wrong with it."""
+
+    env: Positional[str]
+    """A Gymnasium id (CartPole-v1, package:Name-v0) or a class in a file (file.py:Class)."""
+    settings: EnvSettings = ()
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.config import read_fields
+        from advsurprise.envs.host import check
+
+        report = check.check(self.env, read_fields(self.settings, None))
+        show(report, check.text, as_json=self.json)
+        if not report["ok"]:
+            raise SystemExit(1)
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Show versions, devices and missing extras."""
+
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.cli import doctor
+
+        show(doctor.doctor(), doctor.text, as_json=self.json)
+
+
+@dataclass(frozen=True)
+class Envs:
+    """List the environments, or describe and draw one."""
+
+    world: Annotated[Positional[str | None], optional("[ENV]", "list all")] = None
+    """The environment to describe, such as rooms/four."""
+    png: Annotated[pathlib.Path | None, optional("FILE", "none")] = None
+    """Draw one layout to this PNG file."""
+    seed: int = 0
+    """Seed of the layout."""
+    settings: EnvSettings = ()
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.envs import describe
+
+        if self.world is None and (self.png or self.settings):
+            raise UserError("--png and --set need a world, for example: advsurprise envs rooms/four --png four.png")
+        if self.world is None:
+            show(describe.listing(), describe.listing_text, as_json=self.json)
+        else:
+            card = describe.card(self.world, settings=self.settings, png=self.png, seed=self.seed)
+            show(card, describe.card_text, as_json=self.json)
+
+
+@dataclass(frozen=True)
+class Theory:
+    """Check the paper's theorem in small worlds: its assumptions, what each objective does, what the game covers."""
+
+    world: Annotated[Positional[pathlib.Path | None], optional("[FILE]", "the built-in worlds")] = None
+    """A JSON file with one world, format in docs/theory.md."""
+    horizon: Annotated[int | None, optional("STEPS", "the world's own, or the fewest that satisfy the assumptions")] = (
+        None
+    )
+    """Steps of Control's turn."""
+    random: Annotated[int | None, optional("INT", "500, or 0 with a world of your own")] = None
+    """Random worlds to check that satisfy the assumptions."""
+    seed: int = 0
+    """Seed of the random worlds."""
+    figure: Annotated[pathlib.Path | None, optional("FILE", "theory.png")] = pathlib.Path("theory.png")
+    """Plot where each objective spends its time to this file; None for no figure."""
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.theory import report
+
+        random = (500 if self.world is None else 0) if self.random is None else self.random
+        result = report.run(self.world, horizon=self.horizon, random=random, seed=self.seed)
+        result = report.draw(result, self.figure) if self.figure else result
+        show(result, report.text, as_json=self.json)

@@ -1,0 +1,114 @@
+"""The folder of a run.
+
+config.json     what was asked for, and the versions it was made with
+metrics.jsonl   one row per update and seed
+checkpoints/    the whole state, twice
+card.md         what this is and how to use it, for a person
+"""
+
+import dataclasses
+import json
+import pathlib
+import shutil
+from typing import Any
+
+from advsurprise.config import MAY_CHANGE, RunConfig, from_dict
+from advsurprise.errors import UserError
+from advsurprise.training import files
+from advsurprise.training.versions import versions
+
+CONFIG, METRICS, CHECKPOINTS, CARD = "config.json", "metrics.jsonl", "checkpoints", "card.md"
+
+
+def check_folder(cfg: RunConfig, folder: pathlib.Path, *, fresh: bool) -> None:
+    """Refuses a folder that holds something else than this very run, perhaps shorter. Changes nothing."""
+    there = (folder / CONFIG).exists()
+    refuse_other(folder, there=there, kind="run")
+    if there and not fresh:
+        _check_same(cfg, read_run(folder), folder)
+
+
+def refuse_other(folder: pathlib.Path, *, there: bool, kind: str) -> None:
+    """Refuses a file, and a folder that is not empty but holds nothing of ours."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file, not a folder")
+    if not there and folder.exists() and not all(map(files.is_temporary, folder.iterdir())):
+        raise UserError(f"{folder} is not empty and holds no {kind}; choose another folder")
+
+
+def prepare_folder(cfg: RunConfig, folder: pathlib.Path, *, fresh: bool) -> None:
+    """Writes config.json into a folder that `check_folder` accepts; `fresh` first removes the run that is there."""
+    check_folder(cfg, folder, fresh=fresh)
+    if fresh and (folder / CONFIG).exists():
+        for name in (CONFIG, METRICS, CARD):
+            (folder / name).unlink(missing_ok=True)
+        shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+    write_config(folder / CONFIG, {"config": cfg.as_dict()}, fresh=fresh)
+
+
+def write_config(path: pathlib.Path, contents: dict[str, Any], *, fresh: bool) -> None:
+    """Writes a configuration with the versions it was first made with; later ones that differ follow in a list."""
+    files.make_folder(path.parent)
+    before = {} if fresh else read_json(path)
+    first, later = before.get("versions", versions()), before.get("resumed_with", [])
+    if [first, *later][-1] != versions():
+        later = [*later, versions()]
+    resumed = {"resumed_with": later} if later else {}
+    files.write(path, json.dumps({**contents, "versions": first, **resumed}, indent=1) + "\n")
+
+
+def read_json(path: pathlib.Path) -> dict[str, Any]:
+    """The object in a JSON file; an empty one if there is none."""
+    try:
+        values = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def read_run(folder: pathlib.Path) -> RunConfig:
+    """The configuration of the run in a folder."""
+    path = folder / CONFIG
+    if not path.exists():
+        raise UserError(f"there is no run in {folder}: {path.name} is missing")
+    values = read_json(path).get("config")
+    if not isinstance(values, dict):
+        raise UserError(f"{path} is damaged: it does not hold a run's configuration")
+    return from_dict(values, source=str(path))
+
+
+def write_card(cfg: RunConfig, folder: pathlib.Path, steps: int, metrics: dict[str, float]) -> None:
+    """Says what a run is, for a person."""
+    lines = [
+        f"# {cfg.method} in {cfg.env}",
+        "",
+        f"{steps:,} of {cfg.steps:,} environment steps for each of the seeds {', '.join(map(str, cfg.seeds))}.",
+        "",
+        f"    advsurprise eval {folder}      # play episodes, against random actions",
+        f"    advsurprise resume {folder}    # continue training",
+        "",
+        "| metric of the last update | mean over seeds |",
+        "|---|---:|",
+        *(f"| {name} | {value:.4g} |" for name, value in sorted(metrics.items())),
+        "",
+        f"Configuration: `{CONFIG}`. Rows of every update: `{METRICS}`. Tensors: `{CHECKPOINTS}/`, safetensors.",
+        "",
+    ]
+    files.write(folder / CARD, "\n".join(lines))
+
+
+def _check_same(cfg: RunConfig, existing: RunConfig, folder: pathlib.Path) -> None:
+    """An existing run may be made longer, nothing else."""
+    for each in dataclasses.fields(RunConfig):
+        mine, theirs = getattr(cfg, each.name), getattr(existing, each.name)
+        if each.name not in MAY_CHANGE and mine != theirs:
+            raise UserError(
+                f"{folder} holds another run ({each.name} is {_short(theirs)} there, {_short(mine)} asked for); "
+                "choose another folder, or --fresh to start over"
+            )
+
+
+def _short(value: Any) -> str:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    return json.dumps(value)
