@@ -87,9 +87,8 @@ def _train_one(cfg: RunConfig, folder: pathlib.Path, *, fresh: bool, quiet: bool
 
 
 def _console(cfg: RunConfig, loop: Any) -> metrics.Sink:
-    return metrics.Console(
-        sys.stderr, cfg.updates * cfg.steps_per_update, shown=labels.live(labels.of_method(loop.method))
-    )
+    shown = labels.live(labels.of_config(cfg))
+    return metrics.Console(sys.stderr, cfg.updates * cfg.steps_per_update, shown=shown)
 
 
 def _default_folder(env: str, name: str) -> pathlib.Path:
