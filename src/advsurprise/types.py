@@ -21,7 +21,7 @@ class Measure(NamedTuple):
     only_where: str = ""
     """Another measure: episodes in which that is 0 have no such value (no noisy room, nothing to still)."""
     shown: bool = False
-    """Whether a person is shown it without asking."""
+    """Whether tables show it by default."""
     at_handover: bool = False
     """Whether its value at the end of each role's turns is recorded too."""
 
@@ -128,7 +128,7 @@ class Rollout(eqx.Module):
     last_value: dict[str, Float[Array, "B V"]]
     """Each role's value of the view after the last step."""
     signal: Any
-    """What the method noted at each step."""
+    """What the method recorded at each step."""
     info: dict[str, Array]
     """The world's measures at each step."""
     next_role: Int[Array, " B"]

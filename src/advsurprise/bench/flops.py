@@ -4,7 +4,7 @@ XLA's own count (`compiled.cost_analysis()`) has the body of a loop once, howeve
 update is all loops. This one walks the jaxpr. What it counts: a multiplication and an addition for every product in a
 matrix product or convolution (padding included), one operation per entry for arithmetic on floats (a logarithm is one,
 too), one per entry summed in a reduction. Integers, comparisons, choices and movement of data count nothing. Of the
-branches of a `cond` the dearest counts, every time: an upper bound where that branch is rare.
+branches of a `cond` the most expensive counts, every time: an upper bound where that branch is rare.
 """
 
 import math
@@ -45,17 +45,17 @@ def count(program: ClosedJaxpr) -> int:
     return total(operations(program))
 
 
-def total(found: list[Operation]) -> int:
+def total(counted: list[Operation]) -> int:
     """Floating point operations of some operations together."""
-    return sum(each.flops for each in found)
+    return sum(each.flops for each in counted)
 
 
 def operations(program: ClosedJaxpr | Jaxpr, *, times: int = 1, scope: str = "") -> list[Operation]:
     """Everything in a program that computes with floats, for a program that is run so many times."""
-    found: list[Operation] = []
+    counted: list[Operation] = []
     for equation in program.eqns:
-        found += _of_equation(equation, times, f"{scope}/{equation.source_info.name_stack}")
-    return found
+        counted += _of_equation(equation, times, f"{scope}/{equation.source_info.name_stack}")
+    return counted
 
 
 def _of_equation(equation: JaxprEqn, times: int, scope: str) -> list[Operation]:

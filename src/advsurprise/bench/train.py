@@ -57,7 +57,7 @@ def run(
         resolve(method=method, bodies=number, seeds=f"0..{count - 1}", **given)
         for method, count, number in itertools.product(methods, seeds, bodies)
     ]
-    loops = [Fused(cfg) for cfg in cfgs]  # all mistakes are found before the first is timed
+    loops = [Fused(cfg) for cfg in cfgs]  # all mistakes are reported before the first is timed
     device = jax.devices()[0]
     matmul = matmul_rate(device.platform)
     log(f"{env} on {device.device_kind}: a matrix product runs at {matmul / 1e9:,.0f} Gflop/s")

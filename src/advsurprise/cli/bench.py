@@ -1,4 +1,4 @@
-"""The verbs that measure this machine."""
+"""The verbs that measure speed, and agreement with MiniGrid."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -11,14 +11,14 @@ from advsurprise.cli.verbs import EnvSettings, Json
 
 @dataclass(frozen=True)
 class BenchWorlds:
-    """Time a room world under random actions, next to Farama MiniGrid."""
+    """Time a compiled environment under random actions, next to Farama MiniGrid."""
 
-    world: Positional[str] = "rooms/four"
+    world: Annotated[Positional[str], arg(metavar="[ENV]")] = "rooms/four"
     """The environment to time."""
     bodies: tuple[int, ...] = (1, 16, 64, 256, 1024, 4096)
     """Numbers of parallel environments, one row each."""
     seconds: float = 2.0
-    """Seconds to run each row, after compiling."""
+    """Seconds to time each row for, after compiling."""
     settings: EnvSettings = ()
     minigrid: bool = True
     """Also time Farama MiniGrid's MultiRoom-N4-S5 in one process."""
@@ -40,18 +40,18 @@ class BenchWorlds:
 
 @dataclass(frozen=True)
 class BenchTrain:
-    """Time training end to end, and the share of the machine's peak that it uses."""
+    """Time whole training updates, and compare their speed with that of a large matrix product."""
 
-    env: str = "rooms/four"
+    env: Annotated[str, arg(metavar="ENV")] = "rooms/four"
     """The environment."""
-    method: str = "adversarial-surprise"
-    """The method, or several: a,b,c."""
+    method: Annotated[str, arg(metavar="METHOD")] = "adversarial-surprise"
+    """The method, or several (a,b,c), one row each."""
     bodies: tuple[int, ...] = (16, 64)
     """Numbers of parallel environments per seed, one row each."""
     seeds: tuple[int, ...] = (1,)
     """Numbers of seeds trained together, one row each."""
     updates: int = 5
-    """Updates to time per row, after one warm-up."""
+    """Updates to time for each row, after one that is not timed."""
     settings: Annotated[
         UseAppendAction[tuple[str, ...]],
         arg(name="set", metavar="FIELD=VALUE", help="Change any field: ppo.minibatch=1024, env.rooms=6 …"),
@@ -98,13 +98,14 @@ class BenchOracle:
 
 @dataclass(frozen=True)
 class Bench:
-    """Benchmark the environments and training, or compare with Farama MiniGrid."""
+    """Measure the speed of environments and of training, or compare the room worlds with Farama MiniGrid."""
 
-    what: (
+    what: Annotated[
         Annotated[BenchWorlds, subcommand("worlds")]
         | Annotated[BenchTrain, subcommand("train")]
-        | Annotated[BenchOracle, subcommand("oracle")]
-    )
+        | Annotated[BenchOracle, subcommand("oracle")],
+        arg(name=""),  # no prefix, which help would show as a heading
+    ]
 
     def run(self) -> None:
         self.what.run()

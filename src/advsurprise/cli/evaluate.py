@@ -58,7 +58,7 @@ def cross(
     settings: Sequence[str],
     log: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Every role by its policy, by random actions and by nobody, against each other."""
+    """Every role played by its policy, by random actions and motionless, against each other."""
     check_episodes(episodes)
     if env is not None or settings:
         raise UserError("--cross plays in the run's own world: leave out --env and --set")
@@ -95,7 +95,7 @@ def load(folder: pathlib.Path) -> api.Trained:
 
 
 def shown_labels(trained: api.Trained, measured: Iterable[str]) -> dict[str, str]:
-    """What a person is shown, in order: the measures that are shown, then all at hand-overs."""
+    """Labels of what the table shows, in order: the measures that are shown, then all at hand-overs."""
     measured, method = set(measured), trained.agents[0].method
     table = labels.of_method(method)
     columns = table.shown + [name for group in table.handovers(method.roles).values() for name in group]

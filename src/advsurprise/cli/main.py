@@ -49,7 +49,7 @@ def main(words: list[str] | None = None) -> None:
         print("advsurprise: interrupted", file=sys.stderr)
         raise SystemExit(130) from None
     except BrokenPipeError:
-        # The reader has had enough, as `head` has; what is left in the buffer must not fail again at exit.
+        # The reader closed the pipe, as `head` does; what is left in the buffer must not fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
 

@@ -32,9 +32,9 @@ class Train:
     """Train a method, or several to compare. An existing run in the folder is continued."""
 
     env: Annotated[str | None, optional("ENV", "rooms/four")] = None
-    """The environment."""
+    """The environment: one of `advsurprise envs`, a Gymnasium id (CartPole-v1), or a class in a file (file.py:Class)."""
     method: Annotated[str | None, optional("METHOD", "adversarial-surprise")] = None
-    """The method, or several to compare: a,b,c."""
+    """The method: one of `advsurprise methods`, a class in a file (file.py:Class), or several to compare (a,b,c)."""
     steps: Annotated[str | None, optional("STEPS", "2M")] = None
     """Environment steps per seed, such as 300k or 2M, rounded down to whole updates."""
     seeds: Annotated[str | None, optional("SEEDS", "0")] = None
@@ -49,7 +49,7 @@ class Train:
     fresh: bool = False
     """Delete an existing run in the folder and start over."""
     dry_run: bool = False
-    """Print sizes, memory and estimated time without training."""
+    """Train nothing; print sizes, memory and estimated time."""
     json: Json = False
 
     def run(self) -> None:
@@ -95,17 +95,19 @@ class Resume:
 
 @dataclass(frozen=True)
 class Plot:
-    """Plot learning curves: interquartile mean over seeds, 95% bootstrap interval, every seed; PNG, PDF and CSV."""
+    """Plot learning curves as PNG, PDF and CSV: interquartile mean over seeds, 95% bootstrap interval, every seed."""
 
-    folders: Annotated[Positional[tuple[pathlib.Path, ...]], arg(metavar="FOLDER [FOLDER …]")]
+    folders: Annotated[
+        Positional[tuple[pathlib.Path, ...]], arg(metavar="FOLDER [FOLDER …]", help_behavior_hint="(required)")
+    ]
     """Runs and comparisons to plot together."""
     metric: Annotated[str | None, optional("METRIC", "the world's first two measures, and surprise")] = None
     """What to plot, one panel each, separated by commas: short names of measures (in room worlds rooms, rooms-mean,
     stilled, surprise, dark …) or columns of metrics.jsonl."""
     out: Annotated[pathlib.Path | None, optional("PATH", "FOLDER/comparison, or FOLDER/plot for a single run")] = None
-    """Output path without its ending."""
+    """Path of the files to write, without extension."""
     smooth: Annotated[int | None, optional("UPDATES", "a twentieth of the longest run")] = None
-    """Window of the moving average in updates, 1 for none."""
+    """Updates in the moving average; 1 for no smoothing."""
     json: Json = False
 
     def run(self) -> None:
@@ -117,17 +119,18 @@ class Plot:
 
 @dataclass(frozen=True)
 class Eval:
-    """Evaluate trained policies, sampled and greedy, against random actions."""
+    """Evaluate trained policies, sampled and greedy, next to random actions."""
 
     run_folder: RunFolder
     """Folder of the run."""
     episodes: int = 200
-    """Episodes of each training seed per player, split over ten evaluation seeds."""
+    """Episodes per training seed and kind of player, split over ten evaluation seeds."""
     env: Annotated[str | None, optional("ENV", "the run's own")] = None
-    """Another environment to evaluate in, zero-shot."""
+    """Evaluate in another environment, without further training."""
     settings: EnvSettings = ()
     cross: bool = False
-    """Pair every role's policy with trained, random and motionless opponents, in the run's own environment."""
+    """Evaluate all combinations of trained, random and motionless players for the roles, in the run's own
+    environment."""
     json: Json = False
 
     def run(self) -> None:
@@ -156,7 +159,7 @@ class Methods:
 class CheckEnv:
     """Check whether an environment can be trained in, and report what is wrong with it."""
 
-    env: Positional[str]
+    env: Annotated[Positional[str], arg(metavar="ENV")]
     """A Gymnasium id (CartPole-v1, package:Name-v0) or a class in a file (file.py:Class)."""
     settings: EnvSettings = ()
     json: Json = False
@@ -190,9 +193,9 @@ class Envs:
     world: Annotated[Positional[str | None], optional("[ENV]", "list all")] = None
     """The environment to describe, such as rooms/four."""
     png: Annotated[pathlib.Path | None, optional("FILE", "none")] = None
-    """Draw one layout to this PNG file."""
+    """PNG file to draw one layout to."""
     seed: int = 0
-    """Seed of the layout."""
+    """Seed of the layout that is drawn."""
     settings: EnvSettings = ()
     json: Json = False
 
@@ -210,20 +213,20 @@ class Envs:
 
 @dataclass(frozen=True)
 class Theory:
-    """Check the paper's theorem in small worlds: its assumptions, what each objective does, what the game covers."""
+    """Check the paper's theorem in small worlds: its assumptions, each objective's optimum, what the game covers."""
 
     world: Annotated[Positional[pathlib.Path | None], optional("[FILE]", "the built-in worlds")] = None
-    """A JSON file with one world, format in docs/theory.md."""
+    """A JSON file with a world of your own, in the format of docs/theory.md."""
     horizon: Annotated[int | None, optional("STEPS", "the world's own, or the fewest that satisfy the assumptions")] = (
         None
     )
     """Steps of Control's turn."""
     random: Annotated[int | None, optional("INT", "500, or 0 with a world of your own")] = None
-    """Random worlds to check that satisfy the assumptions."""
+    """Number of random worlds to check, all of which satisfy the assumptions."""
     seed: int = 0
     """Seed of the random worlds."""
     figure: Annotated[pathlib.Path | None, optional("FILE", "theory.png")] = pathlib.Path("theory.png")
-    """Plot where each objective spends its time to this file; None for no figure."""
+    """File to plot where each objective spends its time to; None for no plot."""
     json: Json = False
 
     def run(self) -> None:

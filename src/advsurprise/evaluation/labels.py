@@ -69,7 +69,7 @@ class Labels:
         }
 
     def label(self, column: str) -> str:
-        """What tables and figures call a column; its own name where nobody has declared it."""
+        """What tables and figures call a column; its own name where no world or method has declared it."""
         own = {measure.name: measure.label for measure in (*self.method, COMMON)}
         world = {measure.name: measure.label for measure in self.world}
         head, _, name = column.partition("/")

@@ -74,8 +74,8 @@ def runs(settings: Settings) -> list[dict[str, float]]:
     @jax.jit
     def collect(agent: Agent, carries: list[Carry], key: PRNGKeyArray):
         keys = jax.random.split(key, len(WORLDS))
-        found = [each.collect(agent, *rest, key=k) for each, *rest, k in zip(collectors, carries, keys, strict=True)]
-        return [carry for carry, _ in found], together([rollout for _, rollout in found])
+        pairs = [each.collect(agent, *rest, key=k) for each, *rest, k in zip(collectors, carries, keys, strict=True)]
+        return [carry for carry, _ in pairs], together([rollout for _, rollout in pairs])
 
     @jax.jit
     def learn(learnt: Learnt, rollout: Rollout, key: PRNGKeyArray):
@@ -104,10 +104,10 @@ def together(rollouts: Sequence[Rollout]) -> Rollout:
 
 def measured(error: Float[Array, "T B"], rollout: Rollout, classes: int) -> dict[str, Array]:
     """Mean error on, and share of, the observations of each kind."""
-    found = {}
+    row = {}
     for name, holds in kinds(rollout, classes).items():
-        found |= {f"{name}/error": mean_where(holds, error), f"{name}/share": jnp.mean(holds.astype(jnp.float32))}
-    return found
+        row |= {f"{name}/error": mean_where(holds, error), f"{name}/share": jnp.mean(holds.astype(jnp.float32))}
+    return row
 
 
 def kinds(rollout: Rollout, classes: int) -> dict[str, Bool[Array, "T B"]]:

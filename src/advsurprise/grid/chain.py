@@ -1,7 +1,7 @@
 """A chain of rooms with shared walls, placed as MiniGrid's MultiRoom places them.
 
 Placing is rejection sampling, written as a function of random bits that works on numpy and on jax arrays alike: jax
-draws layouts, numpy tells before anything compiles whether such rooms fit at all.
+draws layouts, numpy checks before anything compiles whether such rooms fit at all.
 """
 
 import functools

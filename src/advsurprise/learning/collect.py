@@ -40,7 +40,7 @@ class ScanCollector(eqx.Module):
     length: int = eqx.field(static=True)
     """Steps of each body in a rollout."""
     devices: Devices = eqx.field(static=True, default=ONE_DEVICE)
-    """What bodies are shared out to while collecting."""
+    """Devices among which bodies are split while collecting."""
 
     def start(self, agent: Agent, *, key: PRNGKeyArray) -> Carry:
         """Begins the first episode of every body."""
@@ -61,15 +61,15 @@ class ScanCollector(eqx.Module):
             memory, signal, final_value = interaction.absorb(agent, carry.memory, decision, timestep)
             carry = Carry(carry.env_key, carry.env_count + 1, env_state, memory, carry.first)
             carry, request = self._grant(agent, carry, timestep, keys)
-            return carry, note(decision, timestep, signal, final_value, request)
+            return carry, record_step(decision, timestep, signal, final_value, request)
 
         packings: list[tree.Packing] = []
 
         def packed_step(carry: Carry, now):
-            carry, noted = step(carry, now)
+            carry, recorded = step(carry, now)
             # Shapes are known once the step has been traced; tracing it for them alone would take as long again.
-            packings.append(tree.Packing.of(noted))
-            return carry, packings[-1].pack(noted)
+            packings.append(tree.Packing.of(recorded))
+            return carry, packings[-1].pack(recorded)
 
         # Random numbers of all steps at once: a CPU spends more on making a few than on making many.
         noise = jax.vmap(lambda key: interaction.chance(agent.method, self.bodies, key=key))(
@@ -79,20 +79,20 @@ class ScanCollector(eqx.Module):
         keys = jax.vmap(lambda count: step_keys(carry.env_key, count, self.bodies))(counts)
         roles = None if schedule is None else jnp.asarray(schedule, jnp.int32)
         noise, keys = self.devices.local((noise, keys), axis=1)
-        carry, noted = jax.lax.scan(packed_step, carry, (roles, noise, keys))
-        noted = self.devices.all_gather(noted, axis=1)
+        carry, recorded = jax.lax.scan(packed_step, carry, (roles, noise, keys))
+        recorded = self.devices.all_gather(recorded, axis=1)
         last_value = self.devices.all_gather(interaction.values(agent, carry.memory), axis=0)
         next_role = self.devices.all_gather(interaction.turns(agent, carry.memory), axis=0)
-        return carry, Rollout(**packings[-1].unpack(noted), last_value=last_value, next_role=next_role)
+        return carry, Rollout(**packings[-1].unpack(recorded), last_value=last_value, next_role=next_role)
 
     def _grant(self, agent: Agent, carry: Carry, timestep: TimeStep, keys: Key[Array, "B 3"]) -> tuple[Carry, Any]:
-        """Takes bodies where the method requests before the next step."""
+        """Relocates bodies as the method requests before the next step."""
         if not agent.method.makes_requests:
             return carry, None
         first = first_states(carry.first, carry.env_state, timestep)
         request = interaction.requests(agent, carry.memory)
-        first, env_state, found = relocate_all(self.env, keys, first, carry.env_state, request)
-        memory = interaction.relocated(agent, carry.memory, request, found)
+        first, env_state, timestep = relocate_all(self.env, keys, first, carry.env_state, request)
+        memory = interaction.relocated(agent, carry.memory, request, timestep)
         return Carry(carry.env_key, carry.env_count, env_state, memory, first), request
 
 
@@ -108,7 +108,7 @@ def rollout_shapes(agent: Agent, bodies: int, length: int) -> Rollout:
         noise = jnp.zeros((bodies, len(agent.method.action_bias(agent.method.roles[0]))))
         decision = interaction.decide(agent, memory, noise=noise)
         memory, signal, final_value = interaction.absorb(agent, memory, decision, timestep)
-        step = note(decision, timestep, signal, final_value, None)
+        step = record_step(decision, timestep, signal, final_value, None)
         steps = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (length, *leaf.shape)), step)
         return Rollout(
             **steps, last_value=interaction.values(agent, memory), next_role=interaction.turns(agent, memory)
@@ -117,13 +117,13 @@ def rollout_shapes(agent: Agent, bodies: int, length: int) -> Rollout:
     return jax.eval_shape(one)
 
 
-def note(decision: Decision, timestep: TimeStep, signal, final_value, request) -> dict[str, Any]:
-    """What a rollout keeps of one step. An episode that the method gives up for a new one has ended for good."""
-    given_up = False if request is None else request == RESTART
+def record_step(decision: Decision, timestep: TimeStep, signal, final_value, request) -> dict[str, Any]:
+    """What a rollout keeps of one step. An episode that the method restarts has terminated."""
+    restarted = False if request is None else request == RESTART
     return {
         "decision": decision,
         "reward": timestep.reward,
-        "terminated": timestep.terminated | given_up,
+        "terminated": timestep.terminated | restarted,
         "truncated": timestep.truncated,
         "final_value": final_value,
         "signal": signal,
@@ -144,7 +144,7 @@ class HostCollector:
         self._turns = jax.jit(interaction.turns)
         self._world_action = jax.jit(interaction.world_action)
         self._requests = jax.jit(interaction.requests)
-        self._redone = jax.jit(interaction.relocated)
+        self._relocated = jax.jit(interaction.relocated)
 
     def start(self, agent: Agent, *, key: PRNGKeyArray) -> Any:
         """Begins the first episode of every body. Memories are all there is to carry: the world keeps its own state."""
@@ -154,7 +154,7 @@ class HostCollector:
     def collect(self, agent: Agent, memory: Any, *, key: PRNGKeyArray) -> tuple[Any, Rollout]:
         """One rollout, continuing where the last ended."""
         schedule = role_schedule(agent.method, self.length)
-        noted = []
+        recorded = []
         for index, step_key in enumerate(jax.random.split(key, self.length)):
             role = None if schedule is None else jnp.int32(schedule[index])
             noise = self._chance(agent.method, self.host.bodies, key=step_key)
@@ -163,14 +163,14 @@ class HostCollector:
             timestep: TimeStep = jax.tree.map(jnp.asarray, self.host.recv())
             memory, signal, final_value = self._absorb(agent, memory, decision, timestep)
             memory, request = self._grant(agent, memory)
-            noted.append(note(decision, timestep, signal, final_value, request))
-        stacked: dict[str, Any] = jax.tree.map(lambda *leaves: jnp.stack(leaves), *noted)
+            recorded.append(record_step(decision, timestep, signal, final_value, request))
+        stacked: dict[str, Any] = jax.tree.map(lambda *leaves: jnp.stack(leaves), *recorded)
         return memory, Rollout(**stacked, last_value=self._values(agent, memory), next_role=self._turns(agent, memory))
 
     def _grant(self, agent: Agent, memory: Any) -> tuple[Any, Any]:
-        """Takes bodies where the method requests before the next step."""
+        """Relocates bodies as the method requests before the next step."""
         if not agent.method.makes_requests:
             return memory, None
         request = self._requests(agent, memory)
-        found: TimeStep = jax.tree.map(jnp.asarray, self.host.relocate(np.asarray(request)))
-        return self._redone(agent, memory, request, found), request
+        timestep: TimeStep = jax.tree.map(jnp.asarray, self.host.relocate(np.asarray(request)))
+        return self._relocated(agent, memory, request, timestep), request

@@ -72,7 +72,7 @@ class Categorical(AbstractDensity[CategoricalStats]):
         p_c = (n_c + α) / (n + C α),  and 1 / C if n = α = 0,
         log p(x) = Σ_entries log max(p_x, floor).
 
-    The floor acts on the score alone and does not renormalise, as published. It lies far below 1 / C: a class never
+    The floor acts on the score alone and does not renormalise, as published. It is far below 1 / C: a class never
     seen after the first observation costs log floor, more than any class does before it.
     """
 

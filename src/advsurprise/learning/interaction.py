@@ -119,7 +119,7 @@ def requests(agent: Agent, memory) -> Int[Array, " B"]:
 
 
 def relocated(agent: Agent, memory, request: Int[Array, " B"], timestep: TimeStep):
-    """Memories after the world took bodies where the method wished; `timestep` is what they find there."""
+    """Memories after the world relocated bodies as the method requested; `timestep` is what they see there."""
     method = agent.method
 
     def one(memory, request, timestep):
@@ -161,10 +161,10 @@ def shapes_zero(shapes):
 def _final_values(agent: Agent, within, timestep: TimeStep):
     """Values of final observations, computed only on steps that truncate some body."""
     cut = timestep.truncated & ~timestep.terminated
-    found = if_any(
+    final = if_any(
         jnp.any(cut),
         lambda both: values(both[0], both[1]),
         lambda both: shapes_zero(jax.eval_shape(values, *both)),
         (agent, within),
     )
-    return jax.tree.map(lambda value: jnp.where(cut[:, None], value, 0.0), found)
+    return jax.tree.map(lambda value: jnp.where(cut[:, None], value, 0.0), final)

@@ -55,7 +55,7 @@ def learn(
     devices: Devices = ONE_DEVICE,
     key: PRNGKeyArray,
 ) -> tuple[Learner, dict[str, Array]]:
-    """Scores the rollout, estimates advantages, improves each role, and lets the method train its own networks.
+    """Scores the rollout, estimates advantages, fits every role's policy and the method's own networks.
 
     `rate` is a factor on the policies' learning rate (`ppo.rate_factor`).
     """

@@ -46,8 +46,8 @@ def orthogonal(rows: int, columns: int, *, key: PRNGKeyArray) -> Float[Array, "{
             column = column - done @ (done.T @ column)
         return done.at[:, index].set(column / jnp.linalg.norm(column))
 
-    found = jax.lax.fori_loop(0, short, add_column, jnp.zeros((long, short)))
-    return found if rows >= columns else found.T
+    matrix = jax.lax.fori_loop(0, short, add_column, jnp.zeros((long, short)))
+    return matrix if rows >= columns else matrix.T
 
 
 class Conv(eqx.Module):

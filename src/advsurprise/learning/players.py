@@ -1,4 +1,4 @@
-"""Who plays a role: its policy, or somebody else in its place."""
+"""Who plays a role: its policy, or another player in its place."""
 
 from typing import Any, Literal
 
@@ -12,8 +12,8 @@ from advsurprise.learning.networks import FixedPolicy
 from advsurprise.types import View
 
 Player = Literal["trained", "greedy", "random", "motionless"]
-"""Who plays a role: its policy (sampled), its policy's likeliest action, uniform actions, or nobody: the world's action
-that does nothing."""
+"""Who plays a role: its policy (sampled), its policy's likeliest action, uniform actions, or the world's action that
+does nothing."""
 SURE = 1e6
 """Factor on logits that leaves the likeliest action alone."""
 
@@ -29,7 +29,7 @@ class GreedyPolicy(eqx.Module):
 
 
 def with_players(agent: Agent, players: dict[str, Player]) -> Agent:
-    """The agent with some roles played by somebody else."""
+    """The agent with some roles played by others."""
     noop, streams = agent.method.spec.noop, len(agent.method.streams)
     policies: dict[str, Any] = dict(agent.policies)
     for role, player in players.items():
@@ -42,7 +42,7 @@ def with_players(agent: Agent, players: dict[str, Player]) -> Agent:
             policies[role] = FixedPolicy(bias, streams)
         elif player == "motionless":
             if noop is None:
-                raise UserError(f"{agent.method.spec.id} has no action that does nothing: nobody can play motionless")
+                raise UserError(f"{agent.method.spec.id} has no action that does nothing, so no role can be motionless")
             policies[role] = FixedPolicy(jnp.where(jnp.arange(bias.size) == noop, SURE, bias), streams)
     return Agent(agent.method, policies, agent.learnt)
 

@@ -1,5 +1,5 @@
-"""Methods by name: every module of this folder but `base` is one, found by listing the folder. A class of a user's own
-file is one too, written `path/to/file.py:Class`."""
+"""Methods by name: every module of this folder but `base` is one, and so is a class of a user's own file, written
+`path/to/file.py:Class`."""
 
 import importlib
 import pkgutil

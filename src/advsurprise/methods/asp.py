@@ -45,7 +45,7 @@ class Memory(eqx.Module):
     set_at: Int[Array, ""]
     """t_A: Alice's steps in this game when she stopped; 0 while she plays."""
     request: Int[Array, ""]
-    """What is wished of the world before the next step."""
+    """What the world is requested to do before the next step."""
 
 
 class Signal(eqx.Module):
@@ -136,16 +136,16 @@ class ASP(AbstractMethod[Empty, Memory]):
         number = self.spec.num_actions
         if role == "bob":
             return (0.0,) * number + (NEVER,) * number
-        go_on, stop = float(np.log(1 - self.first_stop)), float(np.log(self.first_stop))
-        return (go_on,) * number + (stop,) * number
+        play_on, stop = float(np.log(1 - self.first_stop)), float(np.log(self.first_stop))
+        return (play_on,) * number + (stop,) * number
 
     def env_action(self, memory: Memory, action: Int[Array, ""]) -> Int[Array, ""]:
         return action % self.spec.num_actions
 
     def start(self, timestep: TimeStep, before: Memory | None = None) -> Memory:
-        none, go_on = jnp.int32(0), jnp.int32(CONTINUE)
+        zero, request = jnp.int32(0), jnp.int32(CONTINUE)
         place = self._goal_place(timestep.place) if self.by_place else None
-        return Memory(first_frames(timestep.obs, self.stack), timestep.obs, place, none, none, go_on)
+        return Memory(first_frames(timestep.obs, self.stack), timestep.obs, place, zero, zero, request)
 
     def turn(self, memory: Memory) -> Int[Array, ""]:
         return jnp.where(memory.set_at > 0, BOB, ALICE).astype(jnp.int32)
@@ -244,8 +244,8 @@ class ASP(AbstractMethod[Empty, Memory]):
 def game_ends(signal: Signal, over: Bool[Array, "T B"], owed: Float[Array, " B"], *, clock: int) -> Float[Array, "T B"]:
     """t_A + t_B of the game that each step belongs to: when Bob reached the goal, or the clock if he did not.
 
-    A game that goes on after the rollout's last step ends, as far as is known, when Bob's own value says so:
-    `owed` steps later, at least one, at most those that are left.
+    A game that is not over at the rollout's last step is taken to end when Bob's own value predicts it: `owed` steps
+    later, at least one, at most those that are left.
     """
     time = signal.time.astype(jnp.float32)
 

@@ -85,7 +85,7 @@ class RND(AbstractMethod[Learnt, Clock]):
     stack: int = eqx.field(static=True, default=4)
     """Observations the policy sees at once; the networks of the reward see one."""
     gamma: float = eqx.field(static=True, default=0.99)
-    """Discount of the intrinsic stream, whose future goes on past the end of an episode."""
+    """Discount of the intrinsic stream, which does not end with the episode."""
     extrinsic: float = eqx.field(static=True, default=0.0)
     """Weight of the advantage in the world's own reward, clipped to ±1; published: 2. 0 leaves that stream out."""
     gamma_extrinsic: float = eqx.field(static=True, default=0.999)
@@ -260,7 +260,7 @@ def predictor_loss(
 
 
 def endless_score(reward: Float[Array, "T B"], gamma: float) -> Score:
-    """One stream whose future goes on past the ends of episodes."""
+    """One stream that does not end with episodes."""
     return one_stream(reward, jnp.full(reward.shape, gamma), jnp.zeros(reward.shape, bool))
 
 

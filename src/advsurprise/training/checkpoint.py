@@ -38,7 +38,7 @@ Tree = TypeVar("Tree")
 
 KIND = "advsurprise checkpoint"
 SCHEMA = 1
-# Bounds on what is read from a file nobody has vouched for yet; safetensors itself refuses longer headers.
+# Bounds on what is read from a file that has not been checked yet; safetensors itself refuses longer headers.
 MAX_RECORD_BYTES = 256 * 2**20
 MAX_HEADER_BYTES = 100_000_000
 

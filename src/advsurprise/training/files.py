@@ -50,7 +50,7 @@ def write_all(contents: Mapping[pathlib.Path, bytes | str]) -> None:
         raise WriteError(path, error) from error
     finally:
         for temporary in ready.values():
-            with contextlib.suppress(OSError):  # what went wrong before is what the caller must hear of
+            with contextlib.suppress(OSError):  # the first failure is the one to report
                 temporary.unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""One run: everybody who trains goes through `train`, which prepares it, drives it, saves it and closes its world."""
+"""One run: all training goes through `train`, which prepares a run, drives it, saves it and closes its world."""
 
 import dataclasses
 import math

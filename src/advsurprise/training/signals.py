@@ -17,12 +17,12 @@ def stop_signals() -> Iterator[list[int]]:
         yield received
         return
 
-    def note(number, frame):
+    def remember(number, frame):
         if received:
             raise KeyboardInterrupt
         received.append(number)
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield received
     finally:

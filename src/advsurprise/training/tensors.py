@@ -101,7 +101,7 @@ def restore(path: pathlib.Path, name: str, array: np.ndarray, like: Any, key_imp
     if _is_key(like):
         return _restore_key(path, name, array, like, key_impl)
     restored = jnp.array(array, copy=True)
-    # jax turns 64-bit numbers into 32-bit ones without a word unless x64 is on.
+    # jax turns 64-bit numbers into 32-bit ones silently unless x64 is on.
     if restored.dtype != array.dtype:
         raise CheckpointError(f"leaf {name!r} of {path} has dtype {array.dtype}; set jax_enable_x64 to load it")
     return restored
