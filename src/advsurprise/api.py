@@ -64,8 +64,8 @@ class Trained:
             return self._estimates(world, players, _share(episodes, seeds), seeds)
 
     def cross_play(self, *, episodes: int = 200, seeds: int = 10) -> list[dict[str, Any]]:
-        """Every role played by its policy, by random actions, or (where an action does nothing) motionless, against every
-        choice for the others, so that policies are compared against the same opponents."""
+        """Every role played by its policy, by random actions, or (where an action does nothing) motionless, against
+        every choice for the others, so that policies are compared against the same opponents."""
         method = self.agents[0].method
         kinds = ("trained", "random") if method.spec.noop is None else ("trained", "random", "motionless")
         rows = []

@@ -32,7 +32,7 @@ class Train:
     """Train a method, or several to compare. An existing run in the folder is continued."""
 
     env: Annotated[str | None, optional("ENV", "rooms/four")] = None
-    """The environment: one of `advsurprise envs`, a Gymnasium id (CartPole-v1), or a class in a file (file.py:Class)."""
+    """The environment: one of `advsurprise envs`, a Gymnasium id (CartPole-v1) or a class in a file (file.py:Class)."""
     method: Annotated[str | None, optional("METHOD", "adversarial-surprise")] = None
     """The method: one of `advsurprise methods`, a class in a file (file.py:Class), or several to compare (a,b,c)."""
     steps: Annotated[str | None, optional("STEPS", "2M")] = None

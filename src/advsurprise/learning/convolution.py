@@ -182,8 +182,8 @@ def by_parity(x: Shaped[Array, "n rows columns *rest"]) -> list[Array]:
 
 
 def _meetings(sizes: list[int]):
-    """For each parity of cells: the entries of the kernel they meet, and how far the result of each is from the cell's own
-    place among its like, in rows and columns."""
+    """For each parity of cells: the entries of the kernel they meet, and how far the result of each is from the cell's
+    own place among its like, in rows and columns."""
     along = [_axis_meetings(size) for size in sizes]
     pairs = [[(r, c) for r in along[0][a] for c in along[1][b]] for a in (0, 1) for b in (0, 1)]
     offsets = [[(r[0], c[0]) for r, c in each] for each in pairs]

@@ -48,8 +48,8 @@ class Smirl(AbstractMethod[RunningMoments, DensityMemory]):
     horizon: int = eqx.field(static=True, default=500)
     """Steps after which the model is emptied in worlds whose episodes have no fixed length; deaths do not empty it."""
     death: Literal["noise", "end"] = eqx.field(static=True, default="noise")
-    """What a death is in such worlds. `noise`: as surprising as an observation of noise, and the model is kept; `end`: the
-    end of the model's episode."""
+    """What a death is in such worlds. `noise`: as surprising as an observation of noise, and the model is kept; `end`:
+    the end of the model's episode."""
     clip: float = eqx.field(static=True, default=0.0)
     """Largest size of a log-probability before scaling (published: 300); 0 for no limit."""
     scale: float = eqx.field(static=True, default=0.0)
