@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 ROOT = pathlib.Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from test_layers import FLOORS, _floor, _imports, _modules  # noqa: E402
+from test_layers import FLOORS, _family, _floor, _imports, _modules  # noqa: E402
 
 from advsurprise import api  # noqa: E402
 from advsurprise.config import RunConfig  # noqa: E402
@@ -58,31 +58,42 @@ COLOURS = {
 }
 
 
-def floors() -> list[list[str]]:
-    """Modules of every floor, lowest first, empty packages left out."""
+def floors() -> dict[int, list[str]]:
+    """Modules of every floor by its number, lowest first; almost empty modules and floors of nothing else left out."""
     shown = {name for name, path in _modules().items() if name != "__init__" and path.stat().st_size > 150}
-    return [sorted(name for name in shown if _floor(name) == index) for index in range(len(FLOORS))]
+    filled = {number: sorted(name for name in shown if _floor(name) == number) for number in range(len(FLOORS))}
+    return {number: modules for number, modules in filled.items() if modules}
 
 
 def draw_floors(axis) -> None:
     height = 0.0
-    for number, modules in enumerate(floors()):
-        imports = sorted({_floor(t) for name in modules for t in _imports(_modules()[name]) if t != "__init__"})
-        below = [str(each) for each in imports if each != number]
-        lines = textwrap.wrap("   ".join(modules), 92)
+    for number, modules in floors().items():
+        lines = [(family, line) for family, own in by_family(modules).items() for line in textwrap.wrap(own, 100)]
         axis.axhspan(height, height + len(lines) + 0.7, color="#f3f3f3" if number % 2 else "#e6e6e6", zorder=0)
-        axis.text(0.01, height + 0.35 + (len(lines) - 1) / 2, str(number), fontsize=9, weight="bold", va="center")
-        for index, line in enumerate(reversed(lines)):
-            axis.text(0.05, height + 0.35 + index, line, fontsize=6.6, va="center", color=_colour(modules))
-        uses = f"uses {', '.join(below)}" if below else ""
-        axis.text(0.99, height + 0.35, uses, fontsize=5.5, ha="right", va="center", color="#777777")
+        middle = height + 0.35 + len(lines) / 2
+        axis.text(0.01, middle, str(number), fontsize=9, weight="bold", va="center")
+        for index, (family, line) in enumerate(reversed(lines)):
+            colour = COLOURS.get(family, "#000000")
+            axis.text(0.05, height + 0.85 + index, line, fontsize=6.6, va="center", color=colour)
+        axis.text(0.99, middle, uses(modules), fontsize=5.5, ha="right", va="center", color="#777777")
         height += len(lines) + 0.7
     axis.set_ylim(0, height)
-    axis.set_title("floors: each imports only from those below", fontsize=9)
+    axis.set_title("floors: a module imports from its own folder, and from floors below its own", fontsize=9)
 
 
-def _colour(modules: list[str]) -> str:
-    return COLOURS.get(modules[0].split(".")[0], "#000000") if modules else "#000000"
+def by_family(modules: list[str]) -> dict[str, str]:
+    """The modules of each folder, as one line; those of no folder share one."""
+    families: dict[str, list[str]] = {}
+    for name in modules:
+        families.setdefault(_family(name) if _family(name) in COLOURS else "", []).append(name)
+    return {family: "   ".join(own) for family, own in families.items()}
+
+
+def uses(modules: list[str]) -> str:
+    """Floors that modules import from, other than within their own folder."""
+    pairs = [(name, target) for name in modules for target in _imports(_modules()[name]) if target != "__init__"]
+    below = sorted({_floor(target) for name, target in pairs if _family(target) != _family(name)})
+    return f"uses {', '.join(map(str, below))}" if below else ""
 
 
 def draw_update(axis) -> None:
@@ -97,7 +108,7 @@ def draw_update(axis) -> None:
         if index:
             axis.annotate("", (0.03, y + 0.1), (0.03, y + 0.9), arrowprops={"arrowstyle": "-|>", "color": "#888888"})
     axis.set_ylim(0, count)
-    axis.set_title("one update's way", fontsize=9)
+    axis.set_title("one update, from configuration to evaluation", fontsize=9)
 
 
 def main() -> None:
