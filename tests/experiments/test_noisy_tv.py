@@ -1,4 +1,4 @@
-"""How observations are told apart, and what is written."""
+"""How observations are distinguished, and what is written."""
 
 import csv
 

@@ -69,7 +69,7 @@ def test_hidden_cells_are_unseen_and_the_carried_thing_shows_in_the_own_cell():
     assert tiles.CLASSES[compact[0, 0]] == "unseen"
 
 
-def test_compact_is_a_function_of_the_symbols_and_tells_flashing_colours_apart():
+def test_compact_is_a_function_of_the_symbols_and_distinguishes_flashing_colours():
     by_symbol = {}
     resolved = [code for code in range(tiles.NUM_CODES) if not tiles.is_light(code)]
     for code in resolved:

@@ -168,7 +168,7 @@ def _matmuls(program, *, within_branches):
 
 
 @pytest.mark.parametrize("length", [10, 7])
-def test_policies_stand_within_branches_also_when_seeds_are_batched(length):
+def test_policies_stay_within_branches_also_when_seeds_are_batched(length):
     # 10 is a whole number of episodes (one switch on the role), 7 is not (one branch per role). In the step's program
     # the only products outside the branches are those of the density (sums of logarithms), one per score.
     step = max(_scans(_collect_program(length)), key=lambda body: _matmuls(body, within_branches=True))

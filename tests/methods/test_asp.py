@@ -427,7 +427,7 @@ CROWD, HAND_OVER, WALKED = 128, 12, 50
 
 
 class Walker(eqx.Module):
-    """Goes forward, toggles and turns as its view tells; Alice hands over at the twelfth step."""
+    """Goes forward, toggles and turns depending on its view; Alice hands over at the twelfth step."""
 
     alice: bool = eqx.field(static=True)
 
