@@ -287,6 +287,20 @@ def noisy_tv(results: pathlib.Path) -> str:
     return markdown(["observations", "share of steps", "update 1", "11 to 20", "41 to 50", "91 to 100"], lines)
 
 
+def rnd_sweep(results: pathlib.Path) -> str:
+    rows = json.loads((results / "rnd_sweep_h200.json").read_text())
+    columns = {"intrinsic/raw": 2, "end/rooms_episode": 2, "end/stilled": 2, "agent/entropy": 2}
+    lines = []
+    for setting in sorted({row["setting"] for row in rows}, reverse=True):
+        mine = [row for row in rows if row["setting"] == setting]
+        entropy, clip, rate = re.fullmatch(r"e(.*?)-c(.*?)-l(.*)", setting).groups()  # pyright: ignore[reportOptionalMemberAccess]
+        lines.append(
+            [entropy, clip, rate, *(over_seeds([row[name] for row in mine], n) for name, n in columns.items())]
+        )
+    fields = ("`ppo.entropy_coef`", "`ppo.clip`", "`ppo.lr`")
+    return markdown([*fields, "error r, its objective", ROOMS, STILLED, "entropy of the policy"], lines, left=0)
+
+
 PAIRED = {
     "log_prob": ("Control's log-probability per scored step", 2),
     "end/rooms_episode": (ROOMS, 2),
@@ -317,6 +331,7 @@ TABLES: dict[str, Callable[[pathlib.Path], str]] = {
     ),
     "asp-first-stop": first_stop,
     "rnd-noisy-tv": noisy_tv,
+    "rnd-sweep": rnd_sweep,
     "smirl-dark": players(
         "smirl_dark_cpu.json",
         {"log_prob": ("log-probability per step", 3), "end/place": ("place at the end (1 is the dark)", 3)},
