@@ -31,7 +31,7 @@ FIELDS = {
 # All tests of a method run where its programs have been compiled.
 METHODS = [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in methods.names()]
 BODIES = 4
-"""Even, so that two devices share the fused loop of methods with two networks to fit; the hosted one has a single device."""
+"""Even, so that two devices share the fused loop of methods with two networks; the hosted one has a single device."""
 
 
 def _config(name):

@@ -155,7 +155,7 @@ def time_size(loop: Fused, updates: int, matmul: float) -> dict[str, Any]:
     alone = Fused(dataclasses.replace(loop.cfg, devices=1))
     parts = flops_parts(flops.operations(alone.trace(state).jaxpr), flops.count(alone.trace_collecting(state).jaxpr))
 
-    # A state may be given up to the update it goes into: only the newest is ever used.
+    # An update may reuse the memory of the state it gets: only the newest state is ever used.
     state, _ = jax.block_until_ready(update(state))
     durations = []
     for _ in range(updates):

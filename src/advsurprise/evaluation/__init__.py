@@ -1,1 +1,1 @@
-"""Frozen policies at play, statistics and figures."""
+"""Evaluation of frozen policies, statistics and figures."""

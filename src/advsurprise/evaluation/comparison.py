@@ -31,7 +31,7 @@ class Comparison:
     """What is compared."""
 
     base: RunConfig
-    """What all methods share; its method and method fields count for nothing."""
+    """What all methods share; its method and method fields are ignored."""
     fields: dict[str, dict[str, Any]]
     """For each method, in the order of training, its fields that differ from their defaults."""
 
@@ -225,7 +225,7 @@ def draw(
 ) -> dict[str, Any]:
     """Draws runs and the runs of comparisons beside each other."""
     if not folders:
-        raise UserError("name a run or a comparison to draw, for example: advsurprise plot runs/rooms-four-comparison")
+        raise UserError("name a run or a comparison to plot, for example: advsurprise plot runs/rooms-four-comparison")
     runs = [one for each in folders for one in (begun(each, log) if is_comparison(each) else [each])]
     home = folders[0] if len(folders) == 1 else pathlib.Path()
     prefix = home / ("plot" if runs == list(folders) and len(runs) == 1 else "comparison")

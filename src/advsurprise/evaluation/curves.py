@@ -169,7 +169,7 @@ def summarise(values: Float[np.ndarray, "S T"]) -> Float[np.ndarray, "3 T"]:
 
 
 def read_record(folder: pathlib.Path) -> Record:
-    """The rows of the run in a folder; a last update that a kill tore is left out."""
+    """The rows of the run in a folder; a last update cut short by a kill is left out."""
     config = read_run(folder)
     path = folder / "metrics.jsonl"
     by_seed: dict[int, dict[int, dict[str, Any]]] = {}

@@ -111,7 +111,7 @@ def of_method(method: AbstractMethod) -> Labels:
 
 
 def of_config(cfg: RunConfig) -> Labels:
-    """The columns of a run, without opening the environments of others. A world or a method that is not there any
+    """The columns of a run, without opening host environments. A world or a method that is not there any
     more leaves its columns without labels."""
     spec = _spec(cfg)
     try:

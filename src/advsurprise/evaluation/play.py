@@ -1,4 +1,4 @@
-"""Frozen policies at play: whole episodes, the same number of each body, no learning.
+"""Evaluation of frozen policies: whole episodes, the same number of each body, no learning.
 
 Whoever counts the first episodes to finish counts too many short ones; here each body's first few count, however long
 they take.

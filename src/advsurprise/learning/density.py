@@ -235,7 +235,7 @@ class Bernoulli(AbstractDensity[BernoulliStats]):
     pseudo_count: float = eqx.field(static=True, default=0.0)
     """Observations α of either outcome assumed beforehand."""
     phantom: bool = eqx.field(static=True, default=False)
-    """Start from one observation of all zeros that nobody made (n starts at 1), as SMiRL's published code does."""
+    """Start from one phantom observation of all zeros (n starts at 1), as SMiRL's published code does."""
 
     def __check_init__(self):
         if not 0 < self.clip <= 0.5 or self.pseudo_count < 0:

@@ -35,7 +35,7 @@ def orthogonal(rows: int, columns: int, *, key: PRNGKeyArray) -> Float[Array, "{
     """A random matrix with orthonormal columns (rows, if it is wide), uniform over all such matrices.
 
     Gram-Schmidt on Gaussian columns, each projected twice, which is enough for rounding. Not LAPACK's QR: mapped over
-    seeds and compiled for the CPU that can hang for ever on two cores.
+    seeds and compiled for the CPU that can hang forever on two cores.
     """
     long, short = max(rows, columns), min(rows, columns)
     gaussian = jax.random.normal(key, (long, short))
@@ -147,7 +147,7 @@ def image_layers(side: int) -> tuple[list[tuple[int, int, int]], bool]:
 
 
 class VectorTorso(eqx.Module):
-    """Real vectors, and classes that do not lie on a grid: two dense layers."""
+    """Real vectors, and classes that are not on a grid: two dense layers."""
 
     layers: tuple[Dense, ...]
     num_classes: int = eqx.field(static=True)
@@ -207,7 +207,7 @@ class ActorCritic(eqx.Module):
 
 
 class FixedPolicy(eqx.Module):
-    """A policy that sees nothing."""
+    """A policy that does not depend on what it sees."""
 
     logits: Float[Array, " actions"]
     streams: int = eqx.field(static=True)

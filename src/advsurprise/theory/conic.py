@@ -1,6 +1,6 @@
 """The two convex programs of the theory, handed to an interior-point solver for exponential cones (Clarabel).
 
-The solver's word is never final: every caller recomputes the value at the point it returns and bounds the
+The solver is never trusted alone: every caller recomputes the value at the point it returns and bounds the
 optimum from above by Gibbs' inequality, H(ν) ≤ -Σ ν log ν̂ for any ν̂, which needs no trust in the solver.
 """
 

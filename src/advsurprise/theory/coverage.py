@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import shortest_path
 from advsurprise.theory.block_mdp import TOLERANCE, BlockMDP
 
 VISITED = 1e-6
-"""Mass below this is a solver's dust: a state that holds no more does not count as visited."""
+"""Mass below this is a solver's rounding error: a state that holds no more does not count as visited."""
 
 
 class Verdict(NamedTuple):

@@ -22,7 +22,7 @@ from advsurprise.grid import geometry, tiles, view
 from advsurprise.theory.block_mdp import BlockMDP, from_arrays
 
 QUICK = {"xla_backend_optimization_level": 0}
-"""The search takes milliseconds and compiling it seconds: compile carelessly."""
+"""The search takes milliseconds and compiling it seconds: compile without optimisation."""
 RANDOM = -1
 """Marks an entry of a view that is redrawn at every step."""
 MOST_STATES = 1500
@@ -236,7 +236,7 @@ def _all_moves(env: AbstractEnv, reader: Reader):
 def _place(identity: Int[np.ndarray, "n A k"], index: dict[bytes, int]):
     """Numbers of the states moved to.
 
-    Those met for the first time get the next number, and their place is noted.
+    Those met for the first time get the next number, and their place is recorded.
     """
     rows, fresh = np.zeros(identity.shape[:2], dtype=np.int64), []
     for place in np.ndindex(*rows.shape):

@@ -184,6 +184,6 @@ def _lightest_hitting_set(
 
 
 def _sweep(master: Master) -> Float[np.ndarray, " S"]:
-    """Drops the solver's dust, so that supports are what they look like."""
+    """Drops the solver's rounding errors, so that supports are exact."""
     mass = np.where(master.mass > VISITED, master.mass, 0.0)
     return mass / mass.sum()

@@ -60,7 +60,7 @@ def as_price(order: Int[np.ndarray, " Y"]) -> Float[np.ndarray, " Y"]:
 
 
 def undominated(reach: Bool[np.ndarray, "M S"], entropies: Float[np.ndarray, " S"]) -> Int[np.ndarray, " Y"]:
-    """Final states worth a thought: y can go if some y' takes all that y takes and is no noisier.
+    """Final states to consider: y can go if some y' takes all that y takes and is no noisier.
 
     Merging the mass of y into y' then lowers both terms of F. Of two equal ones the first stays.
     """

@@ -34,7 +34,7 @@ RESUMED = 2**31 - 1
 
 class Hosted:
     """Collecting on the host, learning compiled; one seed. In pure worlds the same keys as `Fused`, so the same run to
-    rounding. The worlds of others cannot be saved: a resumed run begins new episodes there."""
+    rounding. Host worlds cannot be saved: a resumed run begins new episodes there."""
 
     def __init__(self, cfg: RunConfig, host: Host | None = None):
         check_seeds(cfg)

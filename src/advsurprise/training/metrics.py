@@ -1,6 +1,6 @@
 """Where the numbers of a run go: JSON lines (the record), the console, TensorBoard.
 
-A row is a flat dict. `step` is the row's place in the run; `seed` and `phase` are understood where they are there;
+A row is a flat dict. `step` is the row's place in the run; `seed` and `phase` are optional;
 names that begin with `wall_` depend on the clock, so a resumed run repeats all the others and not these.
 
 JSON knows no NaN and no infinity: they are written as the strings "nan", "inf" and "-inf", which `float` reads back.
@@ -64,10 +64,10 @@ class JsonLines:
 
 
 def read_rows(path: pathlib.Path) -> list[dict[str, Any]]:
-    """All rows of a file of JSON lines; none if it does not exist. A last line that a kill tore is left out."""
+    """All rows of a file of JSON lines; none if it does not exist. A last line cut short by a kill is skipped."""
     lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
     rows = [_row(path, number, line) for number, line in enumerate(lines[:-1], start=1)]
-    # What follows the last line break is empty, or torn, or whole but for its line break.
+    # What follows the last line break is empty, cut short, or complete but for its line break.
     with contextlib.suppress(UserError):
         rows.append(_row(path, len(lines), lines[-1]))
     return rows
@@ -79,7 +79,7 @@ def _row(path: pathlib.Path, number: int, line: bytes) -> dict[str, Any]:
     except ValueError:
         row = None
     if not isinstance(row, dict):
-        raise UserError(f"line {number} of {path} is not a JSON object; mend or remove that line")
+        raise UserError(f"line {number} of {path} is not a JSON object; fix or remove that line")
     return row
 
 
