@@ -8,11 +8,10 @@ curves over training seeds (Student's t, or the bootstrap of docs/plots.md), of 
 file of results holds no training seed's own numbers there is no right interval, and none is written.
 """
 
-import csv
 import json
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +19,16 @@ import numpy as np
 import tyro
 
 from advsurprise.errors import UserError, nearest
-from advsurprise.evaluation import curves
-from advsurprise.evaluation.statistics import estimate
+from advsurprise.experiments import room_tables
+from advsurprise.experiments.cells import (
+    bootstrapped,
+    markdown,
+    over_seeds,
+    played,
+    read_csv,
+    seed_means,
+    with_interval,
+)
 
 BLOCK = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 MEANS_ONLY = (
@@ -41,65 +48,6 @@ class Settings:
     """Folder of the documentation, with its rows in results/."""
     check: bool = False
     """Write nothing; exit code 1 if a page differs from what the rows give."""
-
-
-# ------------------------------------------------------------------------------------------------------- rows
-
-
-def read_csv(path: pathlib.Path) -> list[dict[str, Any]]:
-    """Rows of a CSV file, numbers as numbers."""
-    with open(path, newline="") as file:
-        return [{name: _value(text) for name, text in row.items()} for row in csv.DictReader(file)]
-
-
-def _value(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def seed_means(rows: Iterable[dict[str, Any]], column: str, first: float, last: float) -> list[float]:
-    """Each training seed's mean of a column over the steps after `first` up to `last`."""
-    by_seed: dict[float, list[float]] = {}
-    for row in rows:
-        if first < row["step"] <= last:
-            by_seed.setdefault(row["seed"], []).append(row[column])
-    return [float(np.mean(values)) for values in by_seed.values()]
-
-
-# ------------------------------------------------------------------------------------------------------ cells
-
-
-def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
-    """A table whose first columns are words and whose others are numbers."""
-    rule = ["---" if index < left else "---:" for index in range(len(head))]
-    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *rows)) + "\n"
-
-
-def with_interval(mean: float, low: float, high: float, digits: int) -> str:
-    """A mean and its interval."""
-    return f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
-
-
-def over_seeds(values: Sequence[float], digits: int) -> str:
-    """Mean and Student's interval over training seeds."""
-    seeds = estimate(np.asarray(values), over="training seeds")
-    return with_interval(seeds["mean"], seeds["low"], seeds["high"], digits)
-
-
-def bootstrapped(values: Sequence[float], digits: int) -> str:
-    """Interquartile mean and bootstrap interval over training seeds, as in plots."""
-    centre, low, high = curves.summarise(np.asarray(values)[:, None])[:, 0]
-    return with_interval(centre, low, high, digits)
-
-
-def played(measures: dict[str, Any], column: str, digits: int, *, interval: bool) -> str:
-    """What an evaluation measured."""
-    cell = measures[column]
-    if interval:
-        return with_interval(cell["mean"], cell["low"], cell["high"], digits)
-    return f"{cell['mean']:.{digits}f}"
 
 
 # ----------------------------------------------------------------------------------------------------- tables
@@ -332,6 +280,7 @@ TABLES: dict[str, Callable[[pathlib.Path], str]] = {
     "asp-first-stop": first_stop,
     "rnd-noisy-tv": noisy_tv,
     "rnd-sweep": rnd_sweep,
+    **room_tables.TABLES,
     "smirl-dark": players(
         "smirl_dark_cpu.json",
         {"log_prob": ("log-probability per step", 3), "end/place": ("place at the end (1 is the dark)", 3)},

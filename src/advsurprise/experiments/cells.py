@@ -1,0 +1,66 @@
+"""Rows of results, and cells and tables of Markdown made of them."""
+
+import csv
+import pathlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from advsurprise.evaluation import curves
+from advsurprise.evaluation.statistics import estimate
+
+
+def read_csv(path: pathlib.Path) -> list[dict[str, Any]]:
+    """Rows of a CSV file, numbers as numbers."""
+    with open(path, newline="") as file:
+        return [{name: _value(text) for name, text in row.items()} for row in csv.DictReader(file)]
+
+
+def _value(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def seed_means(rows: Iterable[dict[str, Any]], column: str, first: float, last: float) -> list[float]:
+    """Each training seed's mean of a column over the steps after `first` up to `last`."""
+    by_seed: dict[float, list[float]] = {}
+    for row in rows:
+        if first < row["step"] <= last:
+            by_seed.setdefault(row["seed"], []).append(row[column])
+    return [float(np.mean(values)) for values in by_seed.values()]
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
+    """A table whose first columns are words and whose others are numbers."""
+    rule = ["---" if index < left else "---:" for index in range(len(head))]
+    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *rows)) + "\n"
+
+
+def with_interval(mean: float, low: float, high: float, digits: int) -> str:
+    """A mean and its interval."""
+    # Adding 0 turns a rounded −0 into 0.
+    centre, below, above = (f"{round(value, digits) + 0.0:.{digits}f}" for value in (mean, low, high))
+    return f"{centre} [{below}, {above}]"
+
+
+def over_seeds(values: Sequence[float], digits: int) -> str:
+    """Mean and Student's interval over training seeds."""
+    seeds = estimate(np.asarray(values), over="training seeds")
+    return with_interval(seeds["mean"], seeds["low"], seeds["high"], digits)
+
+
+def bootstrapped(values: Sequence[float], digits: int) -> str:
+    """Interquartile mean and bootstrap interval over training seeds, as in plots."""
+    centre, low, high = curves.summarise(np.asarray(values)[:, None])[:, 0]
+    return with_interval(centre, low, high, digits)
+
+
+def played(measures: dict[str, Any], column: str, digits: int, *, interval: bool) -> str:
+    """What an evaluation measured."""
+    cell = measures[column]
+    if interval:
+        return with_interval(cell["mean"], cell["low"], cell["high"], digits)
+    return f"{cell['mean']:.{digits}f}"
