@@ -6,7 +6,6 @@ Also that no compute is spent on steps a role did not take.
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
@@ -118,18 +117,10 @@ def test_in_lockstep_a_roles_rows_are_known_beforehand():
     roles = np.repeat(np.array([0, 0, 1, 1, 1, 0, 0, 1] * 2)[:, None], BODIES, axis=1)
     assert role_schedule(method, 16).tolist() == roles[:, 0].tolist()
     for index in range(2):
-        rows = learn.role_rows(jnp.asarray(roles == index), index, method)
-        assert isinstance(rows, np.ndarray)
-        assert rows.tolist() == np.flatnonzero((roles == index).reshape(-1)).tolist()
-
-
-@pytest.mark.parametrize("max_steps", [0, 8])
-def test_bodies_out_of_step_lose_no_step(max_steps):
-    method = _method(max_steps, k_explore=2, k_control=3)
-    roles = (np.arange(11)[:, None] + np.array([0, 1, 4])) % 5 >= 2
-    for index in range(2):
-        rows = learn.role_rows(jnp.asarray(roles == index), index, method)
-        assert np.flatnonzero(rows).tolist() == np.flatnonzero((roles == index).reshape(-1)).tolist()
+        rows = learn.scheduled_rows(role_schedule(method, 16) == index, BODIES)
+        assert rows.chosen.tolist() == np.flatnonzero((roles == index).reshape(-1)).tolist()
+    assert role_schedule(_method(0, k_explore=2, k_control=3), 16) is None
+    assert role_schedule(method, 12) is None
 
 
 def _collect_program(length, seeds=2):

@@ -30,7 +30,7 @@ from advsurprise.learning.networks import FixedPolicy
 from advsurprise.learning.players import with_players
 from advsurprise.methods.asp import ASP, Signal
 from advsurprise.training.fused import Fused
-from advsurprise.types import Decision, EnvSpec, Rollout, TimeStep, View
+from advsurprise.types import OVER_TIME, Decision, EnvSpec, Rollout, TimeStep, View
 
 LEFT, STAY, RIGHT = range(3)
 STOP = 3
@@ -193,7 +193,8 @@ def test_rewards_and_ends(played):
     score = jax.jit(method.score)
     paid = 0
     for begin, end in ((0, CUT), (CUT, STEPS)):
-        part = jax.tree.map(lambda leaf, b=begin, e=end: leaf[b:e], rollout)
+        steps = {name: getattr(rollout, name) for name in (*OVER_TIME, "info")}
+        part = dataclasses.replace(rollout, **jax.tree.map(lambda leaf, b=begin, e=end: leaf[b:e], steps))
         last = {"alice": jnp.full((BODIES, 1), 9.0), "bob": jnp.asarray(value)[:, None]}
         _, scores = score(methods.base.Empty(), dataclasses.replace(part, last_value=last))
         owed = [_owed(books[body][begin:end], value[body], method.limit) for body in range(BODIES)]
@@ -596,7 +597,7 @@ def test_a_role_that_took_no_step_or_all_of_them(trained):
     update = jax.jit(lambda learner, rollout, key: learn(learner, rollout, cfg, key=key))
     for index, (name, other) in enumerate((("alice", "bob"), ("bob", "alice"))):
         roles = jnp.full_like(rollout.decision.role, index)
-        only = eqx.tree_at(lambda rollout: rollout.decision.role, rollout, roles)
+        only = eqx.tree_at(lambda rollout: (rollout.decision.role, rollout.next_role), rollout, (roles, roles[0]))
         after, metrics = update(learner, only, jax.random.key(0))
         assert all(bool(jnp.isfinite(value).all()) for value in metrics.values()), metrics
         assert (float(metrics[f"{name}/steps"]), float(metrics[f"{other}/steps"])) == (64 * 32, 0)
