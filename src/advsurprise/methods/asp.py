@@ -103,6 +103,10 @@ class ASP(AbstractMethod[Empty, Memory]):
                 self.goal not in ("place", "cell") or bool(self.spec.places),
                 f"{self.spec.id} does not reveal where the body is: use goal=observation",
             ),
+            (
+                self.goal != "cell" or self.spec.cell_entries > 0,
+                f"{self.spec.id} does not reveal the body's cell: use goal=place or goal=observation",
+            ),
             (self.clock == 0 or self.clock >= 2, f"clock must be at least 2, or 0 for the world's, not {self.clock}"),
             (
                 not 0 < self.spec.max_steps < self.clock,
@@ -232,7 +236,7 @@ class ASP(AbstractMethod[Empty, Memory]):
         """What of a place Bob must reach: all of it, or its column and row."""
         if place is None:
             raise TypeError("the world does not reveal the place that its spec promises")
-        return place[:2] if self.goal == "cell" else place
+        return place[: self.spec.cell_entries] if self.goal == "cell" else place
 
     def _alice_reward(self, rollout: Rollout) -> Float[Array, "T B"]:
         signal: Signal = rollout.signal

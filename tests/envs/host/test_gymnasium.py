@@ -2,7 +2,9 @@
 
 import inspect
 import json
+import os
 import shlex
+import signal
 import textwrap
 
 import gymnasium
@@ -20,7 +22,7 @@ from advsurprise.cli import main as cli
 from advsurprise.config import PPOConfig
 from advsurprise.envs.host.base import Host
 from advsurprise.envs.host.check import check, text
-from advsurprise.envs.host.gymnasium import GymnasiumHost, open_host
+from advsurprise.envs.host.gymnasium import GymnasiumHost, WorkerDied, open_host
 from advsurprise.envs.host.load import Body, is_gymnasium, make_env
 from advsurprise.envs.host.spaces import read_actions, read_metadata, read_observations
 from advsurprise.envs.registration import IDS
@@ -556,6 +558,23 @@ def test_training_on_images_and_classes(made, getkey):
     assert metrics["episodes"] > 0
     assert metrics["end/episode_length"] > 0
     assert all(bool(jnp.isfinite(value).all()) for value in metrics.values()), metrics
+
+
+def _step(host):
+    host.send(np.zeros(BODIES, np.int32))
+    host.recv()
+
+
+def test_the_death_of_a_worker_is_said_and_ends_the_others(counting_file):
+    host = open_host(counting_file, BODIES, vectorization="async")
+    host.reset(0)
+    processes = host.vector.processes
+    os.kill(processes[1].pid, signal.SIGKILL)
+    processes[1].join()
+    with pytest.raises(WorkerDied, match="the worker process of body 1 died"):
+        _step(host)
+    host.close()
+    assert not any(process.is_alive() for process in processes)
 
 
 # --- check ------------------------------------------------------------------------------------------------------------

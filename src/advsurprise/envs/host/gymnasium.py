@@ -4,7 +4,9 @@
 >>> timestep = host.reset(0)
 """
 
+import contextlib
 import functools
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import gymnasium
@@ -52,6 +54,12 @@ def open_host(
     except UserError:
         vector.close()
         raise
+
+
+class WorkerDied(UserError):
+    """A process that ran a body ended by itself or was killed."""
+
+    exit_code = 1
 
 
 class GymnasiumHost(Host):
@@ -115,7 +123,8 @@ class GymnasiumHost(Host):
             raise UserError(f"{self._spec.id}: actions must be {self.bodies} whole numbers from 0 to {count - 1}")
         self._pending = action.astype(np.int64) + self._first_action
         if isinstance(self.vector, AsyncVectorEnv):
-            self.vector.step_async(self._pending)
+            with _workers_alive(self.vector, self._spec.id):
+                self.vector.step_async(self._pending)
 
     def recv(self) -> TimeStep:
         """Waits for the step that `send` started."""
@@ -156,15 +165,17 @@ class GymnasiumHost(Host):
         """Closes the environments."""
         self._ready = False
         try:
-            if self._pending is not None:
+            if self._pending is not None and not self.vector.closed:
                 self._wait()
         finally:
-            self.vector.close()
+            if not self.vector.closed:
+                self.vector.close()
 
     def _wait(self):
         actions, self._pending = self._pending, None
         if isinstance(self.vector, AsyncVectorEnv):
-            return self.vector.step_wait()
+            with _workers_alive(self.vector, self._spec.id):
+                return self.vector.step_wait()
         return self.vector.step(actions)
 
     def _turn_over(self, seen: Shaped[np.ndarray, "bodies ..."], done: Bool[np.ndarray, " bodies"], infos):
@@ -217,6 +228,22 @@ class GymnasiumHost(Host):
         seeds = [int(state >> 1) for state in np.random.SeedSequence(entropy).generate_state(self.bodies)]
         listed = isinstance(self.vector.unwrapped, SyncVectorEnv | AsyncVectorEnv)
         return seeds if listed else seeds[0]
+
+
+@contextlib.contextmanager
+def _workers_alive(vector: AsyncVectorEnv, name: str) -> Iterator[None]:
+    """Turns the broken pipe of a dead worker into a sentence, and ends the other workers."""
+    try:
+        yield
+    except (EOFError, ConnectionError) as error:
+        dead = [str(body) for body, process in enumerate(vector.processes) if not process.is_alive()]
+        # By hand: the vector environment's own `close` would wait for the step that nobody finishes.
+        for process, pipe in zip(vector.processes, vector.parent_pipes, strict=True):
+            process.kill()
+            process.join()
+            pipe.close()
+        vector.closed = True
+        raise WorkerDied(f"{name}: the worker process of body {', '.join(dead)} died") from error
 
 
 def _make_vector(name: str, bodies: int, kwargs: dict[str, Any], vectorization: Vectorization) -> VectorEnv:
