@@ -14,18 +14,16 @@ import scipy.stats
 from hypothesis import given, settings
 
 from advsurprise.errors import UserError
-from advsurprise.learning.density import Bernoulli, Categorical, Gaussian
+from advsurprise.learning.density import Categorical, Gaussian
 
 SAMPLES, SHAPE = 10, (2, 3)
 quick = settings(max_examples=40, deadline=None)
 
 classes = hnp.arrays(np.uint8, (SAMPLES, *SHAPE), elements=st.integers(0, 4))
 pixels = hnp.arrays(np.float32, (SAMPLES, *SHAPE), elements=st.floats(0, 1, width=32))
-bits = hnp.arrays(np.bool_, (SAMPLES, *SHAPE))
 
 CATEGORICALS = [Categorical(5), Categorical(5, floor=0.1), Categorical(5, floor=0.0, pseudo_count=0.5)]
-GAUSSIANS = [Gaussian(), Gaussian(0.5, 0.1, 3.0, 0.05), Gaussian(prior_count=0.0), Gaussian(as_code=True)]
-BERNOULLIS = [Bernoulli(), Bernoulli(clip=0.1), Bernoulli(phantom=True), Bernoulli(pseudo_count=1.0)]
+GAUSSIANS = [Gaussian(), Gaussian(0.5, 0.1, 3.0, 0.05), Gaussian(prior_count=0.0)]
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -66,16 +64,6 @@ def refit_gaussian(density, past):
     return mean, np.maximum(np.sqrt(np.maximum(var, 0)), density.min_std)
 
 
-def refit_bernoulli(density, past):
-    """Probability of being on, from all samples with the assumed ones written out."""
-    if density.phantom:
-        past = np.concatenate([np.zeros_like(past[:1]), past]) if len(past) else np.zeros((1, *past.shape[1:]), bool)
-    a = density.pseudo_count
-    whole = len(past) + 2 * a
-    p = (past.sum(0) + a) / whole if whole else np.full(past.shape[1:], 0.5)
-    return np.clip(p, density.clip, 1 - density.clip)
-
-
 @pytest.mark.parametrize("density", CATEGORICALS, ids=repr)
 @given(samples=classes)
 @quick
@@ -97,34 +85,10 @@ def test_gaussian_equals_a_refit(density, samples):
     for n, x in enumerate(samples):
         mean, std = refit_gaussian(density, samples[:n])
         score = scipy.stats.norm.logpdf(x.astype(np.float64), mean, std)
-        if density.as_code:
-            # −½ log(2πσ) − (−½ log(2πσ²)) = ½ log σ
-            score = score + 0.5 * np.log(std)
         # A deviation of up to 1 over a std of 1e-3 squares to 1e6; float32 moments leave 1e-3 of relative error there.
         np.testing.assert_allclose(scores[n], score.sum(), rtol=1e-3, atol=1e-3)
         np.testing.assert_allclose(entropies[n], scipy.stats.norm.entropy(mean, std).sum(), rtol=1e-3, atol=1e-3)
         np.testing.assert_allclose(features[n], np.stack([mean, std], -1), rtol=1e-3, atol=1e-6)
-
-
-@pytest.mark.parametrize("density", BERNOULLIS, ids=repr)
-@given(samples=bits)
-@quick
-def test_bernoulli_equals_a_refit(density, samples):
-    scores, entropies, features = map(np.asarray, play(density, samples))
-    for n, x in enumerate(samples):
-        p = refit_bernoulli(density, samples[:n])
-        np.testing.assert_allclose(scores[n], scipy.stats.bernoulli.logpmf(x, p).sum(), rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(entropies[n], scipy.stats.bernoulli.entropy(p).sum(), rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(features[n], p[..., None], rtol=1e-5)
-
-
-@given(samples=bits)
-@quick
-def test_bernoulli_is_a_categorical_of_two_classes(samples):
-    as_bits = play(Bernoulli(clip=1e-3), samples)
-    as_classes = play(Categorical(2, floor=1e-3), samples.astype(np.uint8))
-    # The floor is the clip from below; from above, log(1 − 1e-3) per entry against log 1: 6e-3 over 6 entries.
-    np.testing.assert_allclose(as_bits[0], as_classes[0], atol=6.1e-3)
 
 
 def test_first_scored_step_is_the_uniform_price_whatever_is_seen():
@@ -181,21 +145,14 @@ def test_gaussian_by_hand():
     # at x = 1: −½ log(2π · 1.5) = −1.121671;  entropy ½ + 1.121671
     assert density.log_prob(stats, jnp.float32(1)) == pytest.approx(-1.121671, abs=1e-6)
     assert density.entropy(stats) == pytest.approx(1.621671, abs=1e-6)
-    # as published −½ log(2π · √1.5) = −½ (1.837877 + 0.202733) = −1.020305
-    assert Gaussian(as_code=True).log_prob(stats, jnp.float32(1)) == pytest.approx(-1.020305, abs=1e-6)
 
 
-def test_correct_gaussian_integrates_to_one_and_the_published_does_not():
+def test_the_gaussian_integrates_to_one():
     stats = Gaussian().init(())
     stats = eqx.tree_at(lambda s: s.spread, stats, jnp.float32(0.04))
     x = jnp.linspace(-2, 2, 2001)
-    mass = {
-        as_code: jnp.trapezoid(jnp.exp(jax.vmap(Gaussian(as_code=as_code).log_prob, (None, 0))(stats, x)), x)
-        for as_code in (False, True)
-    }
-    assert mass[False] == pytest.approx(1, abs=1e-4)
-    # σ = 0.2: the published density is too low by √σ.
-    assert mass[True] == pytest.approx(math.sqrt(0.2), abs=1e-4)
+    mass = jnp.trapezoid(jnp.exp(jax.vmap(Gaussian().log_prob, (None, 0))(stats, x)), x)
+    assert mass == pytest.approx(1, abs=1e-4)
 
 
 def test_gaussian_without_prior_samples_forgets_the_prior():
@@ -206,26 +163,7 @@ def test_gaussian_without_prior_samples_forgets_the_prior():
     np.testing.assert_allclose(density.features(stats), [1, 1e-3])
 
 
-def test_phantom_sample_counts_as_all_zeros():
-    density = Bernoulli(phantom=True)
-    stats = density.init((3,))
-    assert stats.count == 1
-    # Before any sample p is clipped from 0 to 1e-4: 3 log(1e-4) = −27.631021 to be on, 3 log(1 − 1e-4) to be off.
-    assert density.log_prob(stats, jnp.ones(3, bool)) == pytest.approx(-27.631021, abs=1e-5)
-    assert density.log_prob(stats, jnp.zeros(3, bool)) == pytest.approx(-3.00015e-4, abs=1e-6)
-    stats = density.update(stats, jnp.ones(3, bool))
-    np.testing.assert_array_equal(density.features(stats), np.full((3, 1), 0.5))
-
-
-def test_empty_bernoulli_is_a_fair_coin():
-    density = Bernoulli()
-    stats = density.init((4,))
-    # 4 log ½ = −2.772589
-    assert density.log_prob(stats, jnp.array([1, 0, 1, 0])) == pytest.approx(-2.772589, abs=1e-6)
-    assert density.entropy(stats) == pytest.approx(2.772589, abs=1e-6)
-
-
-@pytest.mark.parametrize("density", CATEGORICALS + GAUSSIANS + BERNOULLIS, ids=repr)
+@pytest.mark.parametrize("density", CATEGORICALS + GAUSSIANS, ids=repr)
 def test_contract(density, getkey):
     dtype = jnp.float32 if isinstance(density, Gaussian) else jnp.uint8
     samples = jax.random.randint(getkey(), (6, 4, *SHAPE), 0, 2).astype(dtype)
@@ -255,13 +193,11 @@ def test_contract(density, getkey):
 MILLION = 1_000_000
 
 
-def test_a_million_identical_classes_and_bits():
+def test_a_million_identical_classes():
     density = Categorical(3)
     stats = repeat(density, jnp.array([2, 0], jnp.uint8), MILLION)
     np.testing.assert_array_equal(stats.counts, [[0, 0, MILLION], [MILLION, 0, 0]])
     assert density.log_prob(stats, jnp.array([2, 0], jnp.uint8)) == 0
-    bernoulli = repeat(Bernoulli(), jnp.array([True]), MILLION)
-    np.testing.assert_allclose(Bernoulli().features(bernoulli), [[1 - 1e-4]])
 
 
 def test_a_million_identical_pixels():
@@ -297,9 +233,6 @@ def test_large_mean_and_small_variance(getkey):
         lambda: Gaussian(prior_var=-1.0),
         lambda: Gaussian(prior_count=-1.0),
         lambda: Gaussian(min_std=0.0),
-        lambda: Bernoulli(clip=0.0),
-        lambda: Bernoulli(clip=0.6),
-        lambda: Bernoulli(pseudo_count=-1.0),
     ],
 )
 def test_senseless_settings_are_refused(make):
@@ -307,13 +240,11 @@ def test_senseless_settings_are_refused(make):
         make()
 
 
-@pytest.mark.parametrize(
-    "density", [Categorical(5, floor=0.05), Gaussian(), Gaussian(as_code=True), Bernoulli(clip=0.1)]
-)
+@pytest.mark.parametrize("density", [Categorical(5, floor=0.05), Gaussian()])
 def test_noise_scores_as_noise_does_in_the_mean(density):
     rng = np.random.default_rng(0)
     draws = {"Categorical": lambda n: rng.integers(0, 5, (n, *SHAPE)), "Gaussian": lambda n: rng.random((n, *SHAPE))}
-    draw = draws.get(type(density).__name__, lambda n: rng.random((n, *SHAPE)) < 0.5)
+    draw = draws[type(density).__name__]
     kind = jnp.float32 if isinstance(density, Gaussian) else jnp.uint8
     stats = density.init(SHAPE)
     for x in jnp.asarray(draw(3), kind):

@@ -157,9 +157,6 @@ class Gaussian(AbstractDensity[GaussianStats]):
     """Number c₀ of the prior's pseudo-observations."""
     min_std: float = eqx.field(static=True, default=1e-3)
     """Least standard deviation."""
-    as_code: bool = eqx.field(static=True, default=False)
-    """Score with the published term −½ log(2π σ) in place of −½ log(2π σ²): half the weight on log σ, not a density.
-    Moments and entropy stay correct; the published recursion for them, which drops the first sample, is not kept."""
 
     def __check_init__(self):
         if self.prior_var < 0 or self.prior_count < 0 or self.min_std <= 0:
@@ -189,15 +186,13 @@ class Gaussian(AbstractDensity[GaussianStats]):
     def log_prob(self, stats: GaussianStats, x: Float[Array, "*shape"]) -> Float[Array, ""]:
         """log p(x) = −½ Σ_entries ( ((x − μ) / σ)² + log(2π σ²) )."""
         std = self._std(stats)
-        power = 1 if self.as_code else 2
-        return -0.5 * _sum(((x - stats.mean) / std) ** 2 + math.log(2 * math.pi) + power * jnp.log(std))
+        return -0.5 * _sum(((x - stats.mean) / std) ** 2 + math.log(2 * math.pi) + 2 * jnp.log(std))
 
     def noise_log_prob(self, stats: GaussianStats) -> Float[Array, ""]:
         """−½ Σ_entries ( ((μ − ½)² + 1/12) / σ² + log(2π σ²) )."""
         std = self._std(stats)
-        power = 1 if self.as_code else 2
         spread = ((stats.mean - 0.5) ** 2 + 1 / 12) / std**2
-        return -0.5 * _sum(spread + math.log(2 * math.pi) + power * jnp.log(std))
+        return -0.5 * _sum(spread + math.log(2 * math.pi) + 2 * jnp.log(std))
 
     def entropy(self, stats: GaussianStats) -> Float[Array, ""]:
         """H = ½ Σ_entries log(2π e σ²), with the σ of the score."""
@@ -210,72 +205,6 @@ class Gaussian(AbstractDensity[GaussianStats]):
     def _std(self, stats: GaussianStats) -> Float[Array, "*shape"]:
         variance = _ratio(stats.spread, stats.count + self.prior_count, self.prior_var)
         return jnp.maximum(jnp.sqrt(variance), self.min_std)
-
-
-class BernoulliStats(eqx.Module):
-    """How often each entry was on."""
-
-    ones: Float[Array, "*shape"]
-    """Observations in which the entry was on."""
-    count: Float[Array, ""]
-    """Observations added, n; one more with the phantom."""
-
-
-class Bernoulli(AbstractDensity[BernoulliStats]):
-    """One independent Bernoulli per entry, with probability of being on
-
-        p = (n_1 + α) / (n + 2 α),  and ½ if n = α = 0,  clipped to [clip, 1 − clip],
-        log p(x) = Σ_entries log(x p + (1 − x)(1 − p)).
-
-    The clip keeps an outcome never seen from scoring −∞; the two clipped probabilities still sum to one.
-    """
-
-    clip: float = eqx.field(static=True, default=1e-4)
-    """Least probability of either outcome."""
-    pseudo_count: float = eqx.field(static=True, default=0.0)
-    """Observations α of either outcome assumed beforehand."""
-    phantom: bool = eqx.field(static=True, default=False)
-    """Start from one phantom observation of all zeros (n starts at 1), as SMiRL's published code does."""
-
-    def __check_init__(self):
-        if not 0 < self.clip <= 0.5 or self.pseudo_count < 0:
-            raise UserError("clip must lie in (0, 0.5] and pseudo_count must not be negative")
-
-    @property
-    def num_features(self) -> int:
-        return 1
-
-    def init(self, shape: tuple[int, ...]) -> BernoulliStats:
-        return BernoulliStats(jnp.zeros(shape, jnp.float32), jnp.float32(self.phantom))
-
-    def update(self, stats: BernoulliStats, x: Shaped[Array, "*shape"]) -> BernoulliStats:
-        """Adds `x`, of any type; an entry is on where it is not zero."""
-        return BernoulliStats(stats.ones + x.astype(bool).astype(jnp.float32), stats.count + 1)
-
-    def log_prob(self, stats: BernoulliStats, x: Shaped[Array, "*shape"]) -> Float[Array, ""]:
-        """log p(x) = Σ_entries log(x p + (1 − x)(1 − p)), from the count of the outcome that x shows."""
-        seen = jnp.where(x.astype(bool), stats.ones, stats.count - stats.ones)
-        return _sum(jnp.log(self._probability(seen, stats.count)))
-
-    def noise_log_prob(self, stats: BernoulliStats) -> Float[Array, ""]:
-        """½ Σ_entries ( log p + log(1 − p) )."""
-        on = self._probability(stats.ones, stats.count)
-        off = self._probability(stats.count - stats.ones, stats.count)
-        return 0.5 * _sum(jnp.log(on) + jnp.log(off))
-
-    def entropy(self, stats: BernoulliStats) -> Float[Array, ""]:
-        """H = −Σ_entries ( p log p + (1 − p) log(1 − p) ), with the clipped p."""
-        on = self._probability(stats.ones, stats.count)
-        off = self._probability(stats.count - stats.ones, stats.count)
-        return _sum(jax.scipy.special.entr(on) + jax.scipy.special.entr(off))
-
-    def features(self, stats: BernoulliStats) -> Float[Array, "*shape 1"]:
-        """p, clipped."""
-        return self._probability(stats.ones, stats.count)[..., None]
-
-    def _probability(self, seen: Float[Array, "*shape"], count: Float[Array, ""]) -> Float[Array, "*shape"]:
-        p = _ratio(seen + self.pseudo_count, count + 2 * self.pseudo_count, 0.5)
-        return jnp.clip(p, self.clip, 1 - self.clip)
 
 
 def _ratio(part: Float[Array, "*shape"], whole: Float[Array, ""], empty: float) -> Float[Array, "*shape"]:
