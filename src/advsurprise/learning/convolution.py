@@ -5,12 +5,12 @@ wide and the output narrow, cutting patches costs more than the product. Kernels
 channels].
 """
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Array, Float
 
 SAME_KERNEL, SAME_STRIDE = 3, 2
 """The kernel and the stride of `halved`."""
@@ -22,22 +22,29 @@ Backend = Literal["xla", "patches", "rows", "parity"]
 
 
 def convolve(
-    x: Float[Array, "n rows columns channels"],
+    x: Any,
     weight: Float[Array, "outputs kernel kernel channels"],
     *,
     stride: int,
     same: bool,
     is_data: bool = False,
+    encode: Callable[[Any], Float[Array, "n rows columns channels"]] = lambda x: x,
     backend: Backend | None = None,
 ) -> Float[Array, "n new_rows new_columns outputs"]:
-    """The convolution of x with a kernel; `is_data` says that x needs no gradient."""
-    chosen = backend or choose(x.shape, weight.shape, stride=stride, same=same, is_data=is_data)
+    """The convolution of x with a kernel; `is_data` says that x needs no gradient.
+
+    x is [n, rows, columns, channels], or any tree of arrays [n, rows, columns, …] of which `encode` makes that, cell by
+    cell: where cells are taken apart, they are so before they are encoded, which is a fifth faster on a CPU.
+    """
+    shape = jax.eval_shape(encode, x).shape
+    chosen = backend or choose(shape, weight.shape, stride=stride, same=same, is_data=is_data)
+    if chosen == "parity":
+        return halved(weight, [encode(part) for part in by_parity(x)])
+    x = encode(x)
     if chosen == "xla":
         return by_xla(x, weight, stride=stride, same=same)
     if chosen == "rows":
         return by_rows(x, weight, stride=stride, same=same)
-    if chosen == "parity":
-        return halved(weight, by_parity(x))
     return by_patches(x, weight, stride=stride, same=same)
 
 
@@ -176,9 +183,9 @@ def _halved_backward(cells, gradient):
 halved.defvjp(_halved_forward, _halved_backward)
 
 
-def by_parity(x: Shaped[Array, "n rows columns *rest"]) -> list[Array]:
-    """Cells of even row and column, of even row and odd column, of odd and even, of odd and odd."""
-    return [x[:, a::2, b::2] for a in (0, 1) for b in (0, 1)]
+def by_parity(x: Any) -> list[Any]:
+    """Cells of even row and column, of even row and odd column, of odd and even, of odd and odd, in every leaf."""
+    return [jax.tree.map(lambda leaf, a=a, b=b: leaf[:, a::2, b::2], x) for a in (0, 1) for b in (0, 1)]
 
 
 def _meetings(sizes: list[int]):

@@ -5,6 +5,7 @@ Every field that is not an array is static, so plain `jit` works on them.
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -63,11 +64,10 @@ class Conv(eqx.Module):
         self.dense = Dense(kernel * kernel * channels, outputs, scale=math.sqrt(2), key=key)
         self.kernel, self.stride, self.same = kernel, stride, same
 
-    def __call__(
-        self, x: Float[Array, "n rows columns channels"], *, is_data: bool = False
-    ) -> Float[Array, "n new_rows new_columns outputs"]:
+    def __call__(self, x: Any, **how: Any) -> Float[Array, "n new_rows new_columns outputs"]:
+        """The convolution of x; `how` are the options `is_data` and `encode` of `convolve`."""
         weight = self.dense.weight.reshape(len(self.dense.bias), self.kernel, self.kernel, -1)
-        return convolve(x, weight, stride=self.stride, same=self.same, is_data=is_data) + self.dense.bias
+        return convolve(x, weight, stride=self.stride, same=self.same, **how) + self.dense.bias
 
 
 class GridTorso(eqx.Module):
@@ -87,24 +87,24 @@ class GridTorso(eqx.Module):
         )
 
     def __call__(self, view: View) -> Float[Array, "*n outputs"]:
-        return convolved(self.convs, self._cells(view)).reshape(*view.time.shape, -1)
-
-    def _cells(self, view: View) -> Float[Array, "n rows columns channels"]:
-        """What is seen in each cell: classes of all frames, and then features."""
         lead, samples = view.time.ndim, math.prod(view.time.shape)
         rows, columns = view.frames.shape[lead + 1 : lead + 3]
         frames = view.frames.reshape(samples, view.frames.shape[lead], rows, columns, -1)
         features = view.features.reshape(samples, rows, columns, math.prod(view.features.shape[lead + 2 :]))
-        one_hot = jax.nn.one_hot(jnp.moveaxis(frames, 1, -1), self.num_classes).reshape(samples, rows, columns, -1)
+        cells = (jnp.moveaxis(frames, 1, -1), features)
+        return convolved(self.convs, cells, encode=self._encode).reshape(*view.time.shape, -1)
+
+    def _encode(self, cells: tuple[Array, Array]) -> Float[Array, "n rows columns channels"]:
+        """What is seen in each cell: classes of all frames one-hot, and then features."""
+        classes, features = cells
+        one_hot = jax.nn.one_hot(classes, self.num_classes).reshape(*features.shape[:-1], -1)
         return jnp.concatenate([one_hot, features], axis=-1)
 
 
-def convolved(
-    convs: Sequence[Conv], x: Float[Array, "n rows columns channels"]
-) -> Float[Array, "n new_rows new_columns outputs"]:
-    """Convolutions of data, each followed by a ReLU."""
+def convolved(convs: Sequence[Conv], x: Any, **how: Any) -> Float[Array, "n new_rows new_columns outputs"]:
+    """Convolutions of data, each followed by a ReLU; `how` is how the first encodes it."""
     first, *others = convs
-    x = jax.nn.relu(first(x, is_data=True))
+    x = jax.nn.relu(first(x, is_data=True, **how))
     for conv in others:
         x = jax.nn.relu(conv(x))
     return x
