@@ -1,6 +1,5 @@
 """Random Network Distillation against plain numpy loops in float64, and what its error does where there is noise."""
 
-import dataclasses
 import functools
 import math
 
@@ -285,8 +284,3 @@ def test_the_error_falls_on_what_returns_and_stays_on_noise():
 def test_impossible_fields_are_refused_in_a_sentence(fields, sentence):
     with pytest.raises(UserError, match=f"^rnd: {sentence}$"):
         RND(REAL, **fields)
-
-
-def test_priming_is_a_field():
-    assert RND(REAL).priming == 8192
-    assert dataclasses.replace(RND(REAL), priming=0).priming == 0

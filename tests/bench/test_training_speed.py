@@ -198,7 +198,7 @@ def test_many_bodies_need_no_longer_run(small_matmul, monkeypatch):
         (("--seeds", "0"), "--seeds takes whole numbers from 1"),
         (("--updates", "0"), "--updates takes whole numbers from 1"),
         (("--env", "rooms/fuor"), "did you mean 'rooms/four'"),
-        (("--env", "CartPole-v1"), "needs a pure world, not CartPole-v1"),
+        (("--env", "CartPole-v1"), "bench train needs a pure world, not CartPole-v1"),
         (("--method", "task,adversarial-suprise"), "did you mean 'adversarial-surprise'"),
         (("--set", "ppo.epoch=2"), "did you mean 'ppo.epochs'"),
         (("--set", "method.k_explore=0"), "k_explore"),
