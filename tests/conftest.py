@@ -31,6 +31,15 @@ MANY_MAPS = 20_000
 """Memory maps above which compiled programs are dropped."""
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Runs the tests of a file in one worker, which compiles for all of them, and slow tests first."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _programs():
     """Drops compiled programs before there are too many: each takes several of the 65,530 memory maps that Linux grants

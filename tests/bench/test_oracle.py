@@ -4,6 +4,7 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 
@@ -28,7 +29,17 @@ FURTHER = {
 }
 
 
-@pytest.mark.parametrize("view", oracle.VIEWS)
+@pytest.fixture(autouse=True)
+def _unchecked():
+    """Shapes are not checked here, but by the worlds' own tests: the mirror calls small functions too often."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.mark.parametrize(
+    "view", [pytest.param(view, marks=pytest.mark.xdist_group(f"view {view}")) for view in oracle.VIEWS]
+)
 @pytest.mark.parametrize("world", rooms.WORLDS)
 def test_the_worlds_are_minigrid(world, view):
     row = oracle.compare(oracle.Task(world, {"view": view}, STEPS_EACH, seed=7))
@@ -39,9 +50,9 @@ def test_the_worlds_are_minigrid(world, view):
 
 @pytest.mark.parametrize("name", FURTHER)
 def test_further_settings_are_minigrid(name):
-    row = oracle.compare(oracle.Task("rooms/four", FURTHER[name], 4000, seed=8))
+    row = oracle.compare(oracle.Task("rooms/four", FURTHER[name], 3000, seed=8))
     assert row["mismatches"] == 0
-    assert row["events"]["moved"] > 400
+    assert row["events"]["moved"] > 300
 
 
 @pytest.mark.parametrize("flaw", ["turn", "door", "word"])

@@ -25,7 +25,7 @@ def _train(updates, **fields):
     state = loop.init()
     history = []
     for _ in range(updates):
-        state, metrics = loop.update(state)
+        state, metrics = jax.block_until_ready(loop.update(state))
         history.append(metrics)
     agent = jax.tree.map(lambda leaf: leaf[0], state.learner.agent)
     return agent, {name: np.array([metrics[name][0] for metrics in history]) for name in history[0]}

@@ -71,7 +71,7 @@ def _run(loop, updates=2):
     state = loop.init()
     history = []
     for _ in range(updates):
-        state, metrics = loop.update(state)
+        state, metrics = jax.block_until_ready(loop.update(state))
         history.append(metrics)
     return state, history
 

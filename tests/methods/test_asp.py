@@ -542,7 +542,7 @@ def trained():
     loop = Fused(RunConfig(method="asp", method_fields=fields, ppo=ppo, bodies=64, rollout=32, steps=10**9), _fork())
     state, history = loop.init(), []
     for _ in range(25):
-        state, metrics = loop.update(state)
+        state, metrics = jax.block_until_ready(loop.update(state))
         history.append(metrics)
     return loop, state, {name: np.array([metrics[name][0] for metrics in history]) for name in history[0]}
 

@@ -8,6 +8,7 @@ import pytest
 
 import advsurprise
 from advsurprise.cli import main as cli
+from advsurprise.evaluation import play
 
 SETTINGS = (
     *("rollout=16", "ppo.epochs=1", "ppo.minibatch=16", "env.max_episode_steps=12"),
@@ -61,10 +62,11 @@ def test_a_finished_run_is_left_as_it_is(folder, capsys):
     assert all(np.array_equal(old, new) for old, new in zip(before, _policy(advsurprise.load(folder)), strict=True))
 
 
-def test_evaluating_on_the_command_line_and_in_the_library(folder, capsys):
+def test_evaluating_on_the_command_line_and_in_the_library(folder, capsys, monkeypatch):
+    monkeypatch.setattr(play, "CHUNK", 24)
     folder, _ = folder
-    result = _json(capsys, "eval", str(folder), "--episodes", "10")
-    assert (result["env"], result["updates"], result["episodes"]) == ("CartPole-v1", 5, 10)
+    result = _json(capsys, "eval", str(folder), "--episodes", "4")
+    assert (result["env"], result["updates"], result["episodes"]) == ("CartPole-v1", 5, 4)
     for player in ("measures", "greedy", "random"):
         length, total = (result[player][f"end/episode_{name}"] for name in ("length", "return"))
         # CartPole pays 1 a step; upright for twelve steps, the clock ends the episode.
