@@ -12,6 +12,8 @@ from advsurprise.bench import oracle, record
 from advsurprise.envs import make, rooms
 from advsurprise.grid import actions
 
+pytestmark = pytest.mark.slow
+
 STEPS_EACH = 8000
 """Enough for everything in NEEDED to happen; `advsurprise bench oracle` compares as many as it is asked to."""
 NEEDED = {

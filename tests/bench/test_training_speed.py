@@ -131,6 +131,7 @@ def test_parts_tell_the_gradient_from_the_loss():
     assert parts == {"collect": product, "forward": product, "backward": product, "other": 0}
 
 
+@pytest.mark.slow
 def test_rows_hold_what_is_promised(capsys, small_matmul):
     cli.main([*TINY, "--bodies", "2", "--json"])
     printed = capsys.readouterr()

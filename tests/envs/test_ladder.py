@@ -15,6 +15,8 @@ from advsurprise.learning import interaction
 from advsurprise.training.fused import Fused
 from advsurprise.types import TimeStep
 
+pytestmark = pytest.mark.slow
+
 GAMMA = 0.5
 PPO = PPOConfig(lr=1e-2, minibatch=48, epochs=4, entropy_coef=0.0, value_clip=0.0, normalise_advantage=False)
 

@@ -19,6 +19,8 @@ from advsurprise.training import checkpoint
 from advsurprise.training.fused import Fused
 from advsurprise.training.hosted import Hosted
 
+pytestmark = pytest.mark.slow
+
 FIELDS = {
     "adversarial-surprise": {"k_explore": 1, "k_control": 4, "stack": 2},
     "agac": {"stack": 2, "counts": 0.1, "extrinsic": 1.0},

@@ -38,7 +38,7 @@ STOP = 3
 BODIES = 5
 K = 0.01
 # What is compiled for one test is used by the next.
-pytestmark = pytest.mark.xdist_group("asp")
+pytestmark = [pytest.mark.xdist_group("asp"), pytest.mark.slow]
 
 
 def _line(max_steps, *, lights=4, starts=3, **fields):

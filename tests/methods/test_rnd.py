@@ -246,6 +246,7 @@ def test_classes_are_standardised_one_by_one(getkey):
     assert np.isfinite(errors).all()
 
 
+@pytest.mark.slow
 def test_the_error_falls_on_what_returns_and_stays_on_noise():
     # The first two bodies see one of four words over and over, the others a fresh random one at every step.
     method = RND(WORDS, width=16, lr=1e-3, minibatches=4)

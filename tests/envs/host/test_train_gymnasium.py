@@ -10,6 +10,8 @@ import advsurprise
 from advsurprise.cli import main as cli
 from advsurprise.evaluation import play
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = (
     *("rollout=16", "ppo.epochs=1", "ppo.minibatch=16", "env.max_episode_steps=12"),
     *("method.k_explore=4", "method.k_control=4"),
