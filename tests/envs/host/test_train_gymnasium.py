@@ -65,10 +65,10 @@ def test_a_finished_run_is_left_as_it_is(folder, capsys):
 
 
 def test_evaluating_on_the_command_line_and_in_the_library(folder, capsys, monkeypatch):
-    monkeypatch.setattr(play, "CHUNK", 24)
+    monkeypatch.setattr(play, "CHUNK", 12)
     folder, _ = folder
-    result = _json(capsys, "eval", str(folder), "--episodes", "4")
-    assert (result["env"], result["updates"], result["episodes"]) == ("CartPole-v1", 5, 4)
+    result = _json(capsys, "eval", str(folder), "--episodes", "10")
+    assert (result["env"], result["updates"], result["episodes"]) == ("CartPole-v1", 5, 10)
     for player in ("measures", "greedy", "random"):
         length, total = (result[player][f"end/episode_{name}"] for name in ("length", "return"))
         # CartPole pays 1 a step; upright for twelve steps, the clock ends the episode.
