@@ -3,15 +3,28 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: quickstart test lint format requirements clean
+.PHONY: help quickstart check test lint format requirements clean
+
+help:
+	@echo "make quickstart    train for about a minute, then evaluate"
+	@echo "make check         lint, types and the quick tests: while working"
+	@echo "make test          lint, types and every test: before a commit is shared"
+	@echo "make format        ruff's fixes and formatting"
+	@echo "make requirements  rewrite requirements.txt from pyproject.toml"
+	@echo "make clean         remove what the other targets made"
 
 # Trains Adversarial Surprise for about a minute on two cores, then lets it play against random actions.
 quickstart: $(STAMP)
 	$(BIN)/advsurprise train --steps 1M --out runs/quickstart
 	$(BIN)/advsurprise eval runs/quickstart --episodes 200
 
+# Compiled programs are kept from one check to the next.
+check: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
+check: lint
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -q -m "not slow"
+
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations 15
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations 15
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -39,4 +52,4 @@ requirements:
 	rm -rf .venv-fresh build
 
 clean:
-	rm -rf .venv build .pytest_cache .ruff_cache
+	rm -rf .venv .cache build .pytest_cache .ruff_cache

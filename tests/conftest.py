@@ -5,12 +5,16 @@ import os
 import shutil
 import tempfile
 
-# Tests compile much and run little: let XLA compile quickly, and each program once for all tests and workers, which
-# inherit the folder's name.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
+# Tests compile much and run little: XLA compiles quickly (the loops it makes by itself take half the time of its fusion
+# emitters to compile), and each program once for all tests and workers, which inherit the folder's name.
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
+)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="advsurprise-tests-")
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
@@ -24,13 +28,23 @@ import pytest
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 MANY_MAPS = 20_000
-"""Memory maps after which compiled programs are thrown away."""
+"""Memory maps above which compiled programs are dropped."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Runs the tests of a file in one worker, which compiles for all of them, and files with slow tests first."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _programs():
-    """Lets go of compiled programs before they are too many: each takes several of the 65,530 memory maps that Linux
-    grants a process, and XLA dies when they run out."""
+    """Drops compiled programs before there are too many: each takes several of the 65,530 memory maps that Linux grants
+    a process, and XLA aborts when they run out."""
     yield
     maps = pathlib.Path("/proc/self/maps")
     if maps.exists() and maps.read_text().count("\n") > MANY_MAPS:

@@ -62,6 +62,7 @@ def test_envs_lists_every_world(capsys):
     assert all(env["id"] in text and env["description"] in text for env in listing["envs"])
 
 
+@pytest.mark.slow
 def test_envs_describes_and_draws_one(capsys, tmp_path):
     png = tmp_path / "four.png"
     card = json.loads(_run(capsys, "envs", "rooms/four", "--png", str(png), "--set", "rooms=2", "--json"))
@@ -104,6 +105,7 @@ def test_a_missing_extra_is_named_and_exits_3(capsys, monkeypatch):
     assert 'pip install "advsurprise[oracle]"' in error
 
 
+@pytest.mark.slow
 def test_bench_worlds_prints_rows_and_the_ratio(capsys):
     words = ("bench", "worlds", "rooms/door", "--bodies", "1", "8", "--seconds", "0.01")
     result = json.loads(_run(capsys, *words, "--set", "max_steps=4", "--json"))
@@ -116,6 +118,7 @@ def test_bench_worlds_prints_rows_and_the_ratio(capsys):
     assert result["ratio"] == pytest.approx(result["rows"][1]["steps_per_s"] / result["minigrid_steps_per_s"], rel=0.1)
 
 
+@pytest.mark.slow
 def test_bench_oracle_prints_steps_and_mismatches(capsys, monkeypatch):
     # Both views are compared at length in tests/bench.
     monkeypatch.setattr("advsurprise.bench.oracle.VIEWS", (5,))

@@ -14,6 +14,8 @@ from advsurprise.envs.as_gymnasium import RoomsEnv, RoomsVectorEnv
 from advsurprise.envs.registration import IDS
 from advsurprise.errors import UserError
 
+pytestmark = pytest.mark.slow
+
 BODIES = 5
 
 

@@ -16,6 +16,8 @@ from advsurprise.envs.base import AbstractEnv, Outcome
 from advsurprise.envs.host.pure import as_host
 from advsurprise.types import CONTINUE, RESTART, REWIND, EnvSpec, Measure
 
+pytestmark = pytest.mark.slow
+
 # Every world once, in short episodes, and every way in which their programs differ.
 FIELDS = {"rooms/door": {"timeout": "truncated"}, "rooms/lock": {"encoding": "symbolic", "view": 5}}
 VARIANTS = {"balls": ("rooms/four", {"noise": "balls"}), "one room": ("rooms/four", {"rooms": 1})}

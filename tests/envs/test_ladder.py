@@ -15,6 +15,8 @@ from advsurprise.learning import interaction
 from advsurprise.training.fused import Fused
 from advsurprise.types import TimeStep
 
+pytestmark = pytest.mark.slow
+
 GAMMA = 0.5
 PPO = PPOConfig(lr=1e-2, minibatch=48, epochs=4, entropy_coef=0.0, value_clip=0.0, normalise_advantage=False)
 
@@ -25,7 +27,7 @@ def _train(updates, **fields):
     state = loop.init()
     history = []
     for _ in range(updates):
-        state, metrics = loop.update(state)
+        state, metrics = jax.block_until_ready(loop.update(state))
         history.append(metrics)
     agent = jax.tree.map(lambda leaf: leaf[0], state.learner.agent)
     return agent, {name: np.array([metrics[name][0] for metrics in history]) for name in history[0]}

@@ -19,6 +19,8 @@ from advsurprise.training import loops, metrics, run
 from advsurprise.training.folder import read_run
 from advsurprise.training.fused import Fused
 
+pytestmark = pytest.mark.slow
+
 METHODS = "adversarial-surprise,task"
 WORDS = [
     *("--env", "rooms/door", "--set", "env.max_steps=8"),

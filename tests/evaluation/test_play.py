@@ -23,6 +23,8 @@ from advsurprise.learning.interaction import Agent, make_agent
 from advsurprise.learning.networks import FixedPolicy
 from advsurprise.types import EnvSpec, Measure, TimeStep
 
+pytestmark = pytest.mark.slow
+
 MEASURES = (
     Measure("time", "steps per episode", shown=True, at_handover=True),
     Measure("long", "episode of the longer kind"),

@@ -56,7 +56,7 @@ def _train(loop: Fused):
 
     state = loop.init()
     jax.monitoring.register_event_duration_secs_listener(count)
-    middle, _ = loop.update(state)
+    middle, _ = jax.block_until_ready(loop.update(state))
     at_first = len(compiled)
     end = loop.update(middle)
     jax.monitoring.unregister_event_duration_listener(count)

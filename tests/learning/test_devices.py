@@ -135,6 +135,7 @@ def _assert_same_run(folder, name, other, seeds):
     assert_same(*({path: leaf[:seeds] for path, leaf in each.items()} for each in (left, right)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MESHES)
 def test_each_device_holds_its_seeds_and_bodies(trained, name):
     seeds, count, (rows, columns) = MESHES[name]
@@ -146,23 +147,27 @@ def test_each_device_holds_its_seeds_and_bodies(trained, name):
     assert facts["devices of agents"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MESHES)
 def test_an_update_is_compiled_once(trained, name):
     """The first state comes from a program of one device, the second from one of all."""
     assert _facts(trained, name)["compiled"] == [1, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in MESHES if name != "reference"])
 def test_any_mesh_trains_as_one_device(trained, name):
     _assert_same_run(trained, name, "reference", min(MESHES[name][0], 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_a_run_is_resumed_on_another_number_of_devices(trained, name):
     assert MESHES[name][1] != MESHES[WRITER][1]
     _assert_same_run(trained, f"{name}, resumed", WRITER, 2)
 
 
+@pytest.mark.slow
 def test_a_run_is_loaded_where_there_are_fewer_devices(trained):
     assert len(jax.devices()) < MESHES[WRITER][1]
     cfg, agents, updates = run.load_agents(trained / "run")

@@ -23,7 +23,7 @@ from advsurprise.training.hosted import Hosted
 from advsurprise.types import Rollout
 
 # What is compiled for one test is used by the next.
-pytestmark = pytest.mark.xdist_group("parity")
+pytestmark = [pytest.mark.xdist_group("parity"), pytest.mark.slow]
 BODIES = 3
 TURNS = {"k_explore": 4, "k_control": 4}
 SMALL = {"max_steps": 12, "max_side": 5, "view": 5, "grid": 12}
@@ -71,7 +71,7 @@ def _run(loop, updates=2):
     state = loop.init()
     history = []
     for _ in range(updates):
-        state, metrics = loop.update(state)
+        state, metrics = jax.block_until_ready(loop.update(state))
         history.append(metrics)
     return state, history
 

@@ -19,6 +19,8 @@ from advsurprise.training import checkpoint
 from advsurprise.training.fused import Fused
 from advsurprise.training.hosted import Hosted
 
+pytestmark = pytest.mark.slow
+
 FIELDS = {
     "adversarial-surprise": {"k_explore": 1, "k_control": 4, "stack": 2},
     "agac": {"stack": 2, "counts": 0.1, "extrinsic": 1.0},
@@ -53,7 +55,7 @@ def _trained(name):
     loop = Fused(_config(name))
     states, history = [loop.init()], []
     for _ in range(2):
-        state, metrics = loop.update(states[-1])
+        state, metrics = jax.block_until_ready(loop.update(states[-1]))
         states.append(state)
         history.append(metrics)
     return loop, states, history
@@ -83,7 +85,6 @@ def test_a_saved_run_goes_on_to_the_bit(name, tmp_path):
 @pytest.mark.parametrize("name", METHODS)
 def test_training_changes_what_it_should_and_logs_numbers(name):
     loop, states, history = _trained(name)
-    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(states[0]))
     for role in loop.method.roles:
         before, after = (jax.tree.leaves(state.learner.agent.policies[role]) for state in (states[0], states[2]))
         changed = any(not np.array_equal(a, b) for a, b in zip(before, after, strict=True))

@@ -38,7 +38,7 @@ STOP = 3
 BODIES = 5
 K = 0.01
 # What is compiled for one test is used by the next.
-pytestmark = pytest.mark.xdist_group("asp")
+pytestmark = [pytest.mark.xdist_group("asp"), pytest.mark.slow]
 
 
 def _line(max_steps, *, lights=4, starts=3, **fields):
@@ -542,7 +542,7 @@ def trained():
     loop = Fused(RunConfig(method="asp", method_fields=fields, ppo=ppo, bodies=64, rollout=32, steps=10**9), _fork())
     state, history = loop.init(), []
     for _ in range(25):
-        state, metrics = loop.update(state)
+        state, metrics = jax.block_until_ready(loop.update(state))
         history.append(metrics)
     return loop, state, {name: np.array([metrics[name][0] for metrics in history]) for name in history[0]}
 

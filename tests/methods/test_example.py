@@ -24,6 +24,7 @@ def test_the_class_has_sixty_lines_at_most():
     assert len([line for line in source.partition("import equinox")[2].splitlines() if line.strip()]) <= 60
 
 
+@pytest.mark.slow
 def test_a_method_of_a_users_file_trains_and_seeks_surprise():
     # In ladder/game the lights of the flicker are the most surprising; its place is 4 or 5.
     cfg = RunConfig(

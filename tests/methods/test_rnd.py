@@ -1,6 +1,5 @@
 """Random Network Distillation against plain numpy loops in float64, and what its error does where there is noise."""
 
-import dataclasses
 import functools
 import math
 
@@ -247,6 +246,7 @@ def test_classes_are_standardised_one_by_one(getkey):
     assert np.isfinite(errors).all()
 
 
+@pytest.mark.slow
 def test_the_error_falls_on_what_returns_and_stays_on_noise():
     # The first two bodies see one of four words over and over, the others a fresh random one at every step.
     method = RND(WORDS, width=16, lr=1e-3, minibatches=4)
@@ -285,8 +285,3 @@ def test_the_error_falls_on_what_returns_and_stays_on_noise():
 def test_impossible_fields_are_refused_in_a_sentence(fields, sentence):
     with pytest.raises(UserError, match=f"^rnd: {sentence}$"):
         RND(REAL, **fields)
-
-
-def test_priming_is_a_field():
-    assert RND(REAL).priming == 8192
-    assert dataclasses.replace(RND(REAL), priming=0).priming == 0

@@ -102,6 +102,7 @@ def walk():
     return world, np.array(path), np.asarray(seen).reshape(len(path), -1), jax.tree.map(np.asarray, measures)
 
 
+@pytest.mark.slow
 def test_a_room_world_moves_as_its_block_mdp(walk):
     world, path, _, measures = walk
     assert (world.num_states, world.num_actions) == (104, 7)
@@ -127,6 +128,7 @@ def test_emission_entropy_counts_the_lights_that_flash(walk):
     assert checked > 5
 
 
+@pytest.mark.slow
 def test_a_stilled_room_is_dark(walk):
     world, _, _, _ = walk
     still = np.array(["still" in name for name in world.states])
@@ -134,6 +136,7 @@ def test_a_stilled_room_is_dark(walk):
     assert world.entropies[~still].any()
 
 
+@pytest.mark.slow
 def test_the_egocentric_view_alone_makes_no_block_mdp():
     with pytest.raises(UserError, match=r"^257 pairs of states can look the same, for example '\(\d,\d\)"):
         enumerate_world(rooms.make("rooms/door", **SMALL), labelled=False)

@@ -55,6 +55,7 @@ def test_a_maximiser_is_stuck_before_a_noisy_tv_and_a_minimiser_in_a_dark_room()
     assert sorted(minimiser(chain_of_rooms()).marginal)[-1] == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6), gamma=st.sampled_from([0.5, 0.9]))
 @shapes_unchecked()

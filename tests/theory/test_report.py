@@ -35,6 +35,7 @@ def rows(command):
     return {row["name"]: row for row in command[0]["worlds"]}
 
 
+@pytest.mark.slow
 def test_the_whole_command_as_json(command, rows):
     result, figure = command
     assert figure.read_bytes().startswith(b"\x89PNG")
@@ -54,6 +55,7 @@ def test_the_whole_command_as_json(command, rows):
         assert row["covers"] == (row["objectives"]["game"]["coverage"] == 1)
 
 
+@pytest.mark.slow
 def test_random_worlds_fail_as_stated_and_never_as_repaired(command):
     counts = command[0]["random_worlds"]
     by_name = {row["name"]: row for row in counts["readings"]}

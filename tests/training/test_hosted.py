@@ -19,6 +19,8 @@ from advsurprise.training import folder, run
 from advsurprise.training.hosted import Hosted, resume_key
 from advsurprise.training.state import TrainState, init_keys, update_keys
 
+pytestmark = pytest.mark.slow
+
 OPEN: list["Corridor"] = []
 """Environments that are open."""
 OPENED: list["Corridor"] = []

@@ -23,6 +23,8 @@ from advsurprise.training import checkpoint, folder, loops, run
 from advsurprise.training.fused import Fused
 from advsurprise.training.metrics import read_rows
 
+pytestmark = pytest.mark.slow
+
 TINY = RunConfig(
     env="ladder/game",
     method_fields={"k_explore": 1, "k_control": 4, "stack": 2},

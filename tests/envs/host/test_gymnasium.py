@@ -259,6 +259,7 @@ def test_a_world_that_relocates_all_bodies_is_refused():
         host.relocate(np.array([CONTINUE, RESTART]))
 
 
+@pytest.mark.slow
 def test_our_own_vector_environments_reset_by_mask():
     host = open_host("advsurprise/DoorRoom-v0", BODIES, kwargs={"max_side": 5, "grid": 12}, vectorization="native")
     host.reset(0)
@@ -273,6 +274,7 @@ def test_our_own_vector_environments_reset_by_mask():
             host.vector.reset(options={"reset_mask": mask})
 
 
+@pytest.mark.slow
 def test_self_play_in_gymnasium_worlds():
     # The world counts its episodes: Bob gets a new one, and so does the next Alice.
     host = counting_host(AutoresetMode.SAME_STEP, end=1000)
@@ -526,6 +528,7 @@ def test_image_torsos_fit_images_of_any_size(side, outputs, getkey):
     assert jax.eval_shape(torso, blank_view(spec, 4, 2)).shape == (outputs,)
 
 
+@pytest.mark.slow
 def test_an_image_torso_sees_frames_and_features(getkey):
     spec = EnvSpec("X", (20, 24, 3), "float32", "image", 0, 2, 0, ())
     torso = make_torso(spec, 2, 2, key=getkey())
@@ -542,6 +545,7 @@ def _with(view, part, value):
     return type(view)(**fields)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [Picture, Grid])
 def test_training_on_images_and_classes(made, getkey):
     bodies, length = 2, 16

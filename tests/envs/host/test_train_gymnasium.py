@@ -8,6 +8,9 @@ import pytest
 
 import advsurprise
 from advsurprise.cli import main as cli
+from advsurprise.evaluation import play
+
+pytestmark = pytest.mark.slow
 
 SETTINGS = (
     *("rollout=16", "ppo.epochs=1", "ppo.minibatch=16", "env.max_episode_steps=12"),
@@ -61,7 +64,8 @@ def test_a_finished_run_is_left_as_it_is(folder, capsys):
     assert all(np.array_equal(old, new) for old, new in zip(before, _policy(advsurprise.load(folder)), strict=True))
 
 
-def test_evaluating_on_the_command_line_and_in_the_library(folder, capsys):
+def test_evaluating_on_the_command_line_and_in_the_library(folder, capsys, monkeypatch):
+    monkeypatch.setattr(play, "CHUNK", 12)
     folder, _ = folder
     result = _json(capsys, "eval", str(folder), "--episodes", "10")
     assert (result["env"], result["updates"], result["episodes"]) == ("CartPole-v1", 5, 10)

@@ -131,6 +131,7 @@ def test_parts_tell_the_gradient_from_the_loss():
     assert parts == {"collect": product, "forward": product, "backward": product, "other": 0}
 
 
+@pytest.mark.slow
 def test_rows_hold_what_is_promised(capsys, small_matmul):
     cli.main([*TINY, "--bodies", "2", "--json"])
     printed = capsys.readouterr()
@@ -198,7 +199,7 @@ def test_many_bodies_need_no_longer_run(small_matmul, monkeypatch):
         (("--seeds", "0"), "--seeds takes whole numbers from 1"),
         (("--updates", "0"), "--updates takes whole numbers from 1"),
         (("--env", "rooms/fuor"), "did you mean 'rooms/four'"),
-        (("--env", "CartPole-v1"), "needs a pure world, not CartPole-v1"),
+        (("--env", "CartPole-v1"), "bench train needs a pure world, not CartPole-v1"),
         (("--method", "task,adversarial-suprise"), "did you mean 'adversarial-surprise'"),
         (("--set", "ppo.epoch=2"), "did you mean 'ppo.epochs'"),
         (("--set", "method.k_explore=0"), "k_explore"),
