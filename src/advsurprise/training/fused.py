@@ -54,7 +54,9 @@ class Fused:
         return self.devices.shard(state, self._layout)
 
     def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
-        return self._update(state)
+        result = self._update(state)
+        # Several devices of a CPU can deadlock in a gather if two updates are under way.
+        return jax.block_until_ready(result) if self.devices.count > 1 else result
 
     def collect(self, state: TrainState) -> tuple[Carry, Rollout]:
         """The first half of an update: a rollout, without learning from it."""
