@@ -15,6 +15,8 @@ from advsurprise.errors import UserError
 from advsurprise.grid import geometry, tiles
 from advsurprise.grid.actions import Action
 
+pytestmark = pytest.mark.slow
+
 LEAST_P = 1e-3
 NUMBER = 4000
 

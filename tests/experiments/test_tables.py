@@ -13,6 +13,7 @@ DOCS = pathlib.Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.parametrize("path", tables.pages(DOCS), ids=lambda path: path.name)
+@pytest.mark.slow
 def test_the_pages_hold_what_the_rows_give(path):
     assert tables.remade(path.read_text(), DOCS / "results") == path.read_text()
 

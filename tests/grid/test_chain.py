@@ -12,6 +12,8 @@ from scipy import stats
 from advsurprise.errors import UserError
 from advsurprise.grid import chain
 
+pytestmark = pytest.mark.slow
+
 LEAST_P = 1e-3
 PAPER = {"rooms": 4, "low": 4, "high": 8, "size": 25}
 

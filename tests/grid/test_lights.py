@@ -8,6 +8,8 @@ from scipy import stats
 
 from advsurprise.grid import lights, tiles
 
+pytestmark = pytest.mark.slow
+
 RUNS, STEPS, CELLS = 50, 4000, 100
 LEAST_P = 1e-3
 

@@ -7,6 +7,8 @@ from minigrid.core.world_object import Ball, Box, Door, Floor, Key, Wall
 
 from advsurprise.grid import render, tiles
 
+pytestmark = pytest.mark.slow
+
 BLUE, YELLOW = 2, 4
 PAIRS = {
     "empty": (tiles.EMPTY, None),

@@ -17,6 +17,8 @@ from advsurprise.learning.networks import ActorCritic, Conv, Dense, GridTorso, V
 from advsurprise.training.fused import Fused
 from advsurprise.types import EnvSpec
 
+pytestmark = pytest.mark.slow
+
 COMPACT = EnvSpec("compact", (7, 7), "uint8", "classes", 16, 7, 0, ())
 SYMBOLIC = EnvSpec("symbolic", (5, 5, 3), "uint8", "classes", 12, 7, 0, ())
 VECTOR = EnvSpec("vector", (4,), "float32", "vector", 0, 3, 0, ())

@@ -183,6 +183,7 @@ def _count_rows():
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize(("size", "minibatch"), [(16, 4), (15, 4), (3, 4)])
+@pytest.mark.slow
 def test_minibatches_cover_each_of_a_roles_samples_once_an_epoch(getkey, size, minibatch, known):
     # Sample i shows a 1 in entry i alone, so row i of the first layer has a gradient exactly when i is in a minibatch.
     # Every second sample is another role's.

@@ -234,6 +234,7 @@ def _bodies(parts):
 @pytest.mark.parametrize("first", ["explore", "control"])
 @pytest.mark.parametrize("fit_on", FITS)
 @pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.slow
 def test_every_step_of_both_roles_is_algorithm_1(scope, fit_on, first):
     # Every value of each option meets every entry of FIELDS.
     which = (SCOPES.index(scope) + FITS.index(fit_on) + 2 * (first == "control")) % 4
@@ -427,6 +428,7 @@ def test_episodes_too_short_for_the_game_are_refused(first, least):
 
 @pytest.mark.parametrize("lengths", [(7,), (11, 5, 13), (40,)])
 @pytest.mark.parametrize("first", ["explore", "control"])
+@pytest.mark.slow
 def test_every_step_is_learned_from_once_and_explore_for_the_whole_control_turn(first, lengths):
     # One long stretch of play, cut into rollouts of lengths that have nothing to do with turns or episodes.
     method = AdversarialSurprise(SPEC, first=first, k_explore=3, k_control=5, quiet=0.2)

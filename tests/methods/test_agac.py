@@ -16,6 +16,8 @@ from advsurprise.learning.interaction import Agent
 from advsurprise.methods.agac import AGAC, Signal
 from advsurprise.types import Decision, EnvSpec, Rollout, TimeStep, View
 
+pytestmark = pytest.mark.slow
+
 STEPS, BODIES, ACTIONS = 9, 3, 4
 SPEC = EnvSpec("words", (5,), "int32", "classes", 3, ACTIONS, 0, (), places=(4, 3, 7))
 LAM = 0.95

@@ -14,6 +14,8 @@ from advsurprise.learning.fit import fit, named
 from advsurprise.methods.rnd import RND, Signal
 from advsurprise.types import Decision, EnvSpec, Rollout, TimeStep, View
 
+pytestmark = pytest.mark.slow
+
 STEPS, BODIES = 7, 3
 REAL = EnvSpec("reals", (3,), "float32", "vector", 0, 4, 0, ())
 CELLS = EnvSpec("cells", (2, 2, 3), "uint8", "classes", 4, 4, 0, ())

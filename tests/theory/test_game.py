@@ -19,6 +19,8 @@ from advsurprise.theory.game import commitment, solve, turn_marginals
 from advsurprise.theory.response import as_price, best_answer, cost, subsets
 from advsurprise.theory.zoo import chain_of_rooms, leap, one_way_ring, row_of_dark_rooms
 
+pytestmark = pytest.mark.slow
+
 SEEDS = st.integers(0, 10**6)
 
 

@@ -14,6 +14,8 @@ from advsurprise.theory.coverage import semiquasimetric
 from advsurprise.theory.report import smallest_horizon
 from advsurprise.theory.zoo import chain_of_rooms, one_way_ring, zoo
 
+pytestmark = pytest.mark.slow
+
 PUBLISHED = pathlib.Path(__file__).parents[2] / "docs" / "results" / "theory.json"
 PAGE = PUBLISHED.parents[1] / "theory.md"
 FLAT = {"moves": {"bed": ["bed", "hall"], "hall": ["hall", "bed", "tv"], "tv": ["tv", "hall"]}}

@@ -521,6 +521,7 @@ def test_other_things_that_are_refused(counting_file):
 
 
 @pytest.mark.parametrize(("side", "outputs"), [(84, 7 * 7 * 64), (60, 4 * 4 * 64), (20, 64), (7, 64), (3, 64)])
+@pytest.mark.slow
 def test_image_torsos_fit_images_of_any_size(side, outputs, getkey):
     spec = EnvSpec("X", (side, side, 3), "float32", "image", 0, 2, 0, ())
     torso = make_torso(spec, 4, 2, key=getkey())
