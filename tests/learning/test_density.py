@@ -16,6 +16,8 @@ from hypothesis import given, settings
 from advsurprise.errors import UserError
 from advsurprise.learning.density import Categorical, Gaussian
 
+pytestmark = pytest.mark.slow
+
 SAMPLES, SHAPE = 10, (2, 3)
 quick = settings(max_examples=40, deadline=None)
 

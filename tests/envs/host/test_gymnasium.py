@@ -35,6 +35,8 @@ from advsurprise.learning.networks import ImageTorso, blank_view, make_torso
 from advsurprise.learning.players import played_by
 from advsurprise.types import CONTINUE, RESTART, REWIND, EnvSpec, TimeStep
 
+pytestmark = pytest.mark.slow
+
 BODIES = 3
 HEADER = "import gymnasium\nimport numpy as np\nfrom gymnasium import spaces\n\n"
 
@@ -259,7 +261,6 @@ def test_a_world_that_relocates_all_bodies_is_refused():
         host.relocate(np.array([CONTINUE, RESTART]))
 
 
-@pytest.mark.slow
 def test_our_own_vector_environments_reset_by_mask():
     host = open_host("advsurprise/DoorRoom-v0", BODIES, kwargs={"max_side": 5, "grid": 12}, vectorization="native")
     host.reset(0)
@@ -274,7 +275,6 @@ def test_our_own_vector_environments_reset_by_mask():
             host.vector.reset(options={"reset_mask": mask})
 
 
-@pytest.mark.slow
 def test_self_play_in_gymnasium_worlds():
     # The world counts its episodes: Bob gets a new one, and so does the next Alice.
     host = counting_host(AutoresetMode.SAME_STEP, end=1000)
@@ -521,7 +521,6 @@ def test_other_things_that_are_refused(counting_file):
 
 
 @pytest.mark.parametrize(("side", "outputs"), [(84, 7 * 7 * 64), (60, 4 * 4 * 64), (20, 64), (7, 64), (3, 64)])
-@pytest.mark.slow
 def test_image_torsos_fit_images_of_any_size(side, outputs, getkey):
     spec = EnvSpec("X", (side, side, 3), "float32", "image", 0, 2, 0, ())
     torso = make_torso(spec, 4, 2, key=getkey())
@@ -529,7 +528,6 @@ def test_image_torsos_fit_images_of_any_size(side, outputs, getkey):
     assert jax.eval_shape(torso, blank_view(spec, 4, 2)).shape == (outputs,)
 
 
-@pytest.mark.slow
 def test_an_image_torso_sees_frames_and_features(getkey):
     spec = EnvSpec("X", (20, 24, 3), "float32", "image", 0, 2, 0, ())
     torso = make_torso(spec, 2, 2, key=getkey())
