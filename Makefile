@@ -15,7 +15,7 @@ help:
 
 # Trains Adversarial Surprise for about a minute on two cores, then lets it play against random actions.
 quickstart: $(STAMP)
-	$(BIN)/advsurprise train --steps 1M --out runs/quickstart
+	$(BIN)/advsurprise train --steps 700k --out runs/quickstart
 	$(BIN)/advsurprise eval runs/quickstart --episodes 200
 
 # Compiled programs are kept from one check to the next.
