@@ -24,6 +24,13 @@ class Measure(NamedTuple):
     """Whether tables show it by default."""
     at_handover: bool = False
     """Whether its value at the end of each role's turns is recorded too."""
+    of_game: bool = False
+    """Whether it belongs to a whole game, which may be several episodes (lives): its value counts on the game's last
+    step, where the measure `GAME_OVER` is 1, and nowhere else."""
+
+
+GAME_OVER = "game/over"
+"""Name of the measure that is 1 on the last step of a game, in worlds whose games are several episodes."""
 
 
 class EnvSpec(NamedTuple):
@@ -55,6 +62,11 @@ class EnvSpec(NamedTuple):
     """The action that does nothing; None if there is none."""
     first_role: str = ""
     """The role that begins an episode where a method has it and leaves the choice to the world; empty for any."""
+    turn_steps: tuple[tuple[str, int], ...] = ()
+    """Steps of a role's turn, where a method has the role and leaves the choice to the world: (role, steps)."""
+    density_shape: tuple[int, ...] = ()
+    """Of images: rows, columns and how many of the last observations a density model sees, averaged down to that size;
+    empty: the newest observation as it is."""
 
     @property
     def info(self) -> tuple[str, ...]:
