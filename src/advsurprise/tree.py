@@ -1,6 +1,7 @@
 """The few helpers on pytrees."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
@@ -15,6 +16,19 @@ WIDEST = 16
 def select(choose: Bool[Array, ""], on_true: Tree, on_false: Tree) -> Tree:
     """`on_true` where `choose` holds, else `on_false`, leaf by leaf."""
     return jax.tree.map(lambda a, b: jnp.where(choose, a, b), on_true, on_false)
+
+
+def over_seeds(function: Callable, seeds: int) -> Callable:
+    """The function of one seed for arguments with an axis S. One seed is not mapped: that would cost a little."""
+    if seeds > 1:
+        return jax.vmap(function)
+
+    def one_seed(*args):
+        # By shape, not by index: that copies nothing.
+        result = function(*jax.tree.map(lambda leaf: leaf.reshape(leaf.shape[1:]), args))
+        return jax.tree.map(lambda leaf: leaf[None], result)
+
+    return one_seed
 
 
 @dataclasses.dataclass(frozen=True)

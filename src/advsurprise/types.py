@@ -3,6 +3,8 @@
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 CONTINUE, REWIND, RESTART = range(3)
@@ -96,22 +98,47 @@ class TimeStep(eqx.Module):
     """The same for `final_obs`."""
 
 
+class Frames(eqx.Module):
+    """The last observations of a body, as a method remembers them."""
+
+    stack: Shaped[Array, "..."]
+    """The observations, oldest first, axes [frame, *observation]."""
+    age: Int[Array, ""]
+    """How many of them came before the newest; the others, at the front, repeat the oldest of these."""
+
+
 class View(eqx.Module):
     """What a policy sees."""
 
     frames: Shaped[Array, "..."]
     """The last observations, oldest first, axes [frame, *observation]."""
     features: Float[Array, "..."]
-    """The density model's features, axes [*observation, feature]; no features: size 0 in the last axis."""
+    """The density model's features, axes [*what it models, feature]; no features: size 0 in the last axis."""
     time: Float[Array, "..."]
     """Position in time, scaled to [0, 1]."""
+    goal: Shaped[Array, "..."] | None
+    """An observation to be reached, for roles that have a goal."""
+    age: Int[Array, "..."] | None
+    """As in `Frames`; None in a view that is looked at but not kept."""
+
+    def __init__(self, frames: Any, features: Any, time: Any, goal: Any = None, age: Any = None):
+        """A view of `Frames`, or of an array of observations."""
+        known = isinstance(frames, Frames)
+        self.frames, self.age = (frames.stack, frames.age) if known else (frames, age)
+        self.features, self.time, self.goal = features, time, goal
+
+    @property
+    def images(self) -> Shaped[Array, "..."]:
+        """The goal, if there is one, and the last observations, axes [*n, frame, *observation]."""
+        if self.goal is None:
+            return self.frames
+        axis = self.time.ndim
+        return jnp.concatenate([jnp.expand_dims(self.goal, axis), self.frames], axis=axis)
 
 
 class Decision(eqx.Module):
     """What was decided for every body at one step, axes [B, …]."""
 
-    view: View
-    """What the acting policy saw."""
     role: Int[Array, " B"]
     """Which role acted, an index into the method's roles."""
     action: Int[Array, " B"]
@@ -124,9 +151,66 @@ class Decision(eqx.Module):
     """The acting role's value of the view, per stream."""
 
 
+class Views(eqx.Module):
+    """What policies saw in a rollout, every observation stored once; stacks are made when they are looked at."""
+
+    frames: Shaped[Array, "..."]
+    """The newest observation of every step, behind the few before the first step that its stack needs, axes
+    [k − 1 + T, B, *observation] for stacks of k."""
+    age: Int[Array, "T B"]
+    """How many of the observations before it the stack of each step holds, as in `Frames`."""
+    features: Float[Array, "T B ..."]
+    """As in `View`."""
+    time: Float[Array, "T B"]
+    """As in `View`."""
+    goal: Shaped[Array, "T B ..."] | None
+    """As in `View`."""
+
+    @property
+    def size(self) -> int:
+        """Observations of a stack, k."""
+        return self.frames.shape[0] - self.time.shape[0] + 1
+
+    @property
+    def newest(self) -> Shaped[Array, "..."]:
+        """What bodies acted on, axes [T, B, *observation]."""
+        return self.frames[self.size - 1 :]
+
+    def take(self, rows: Int[Array, "*n"]) -> View:
+        """Views of some steps of some bodies, numbered row · B + body."""
+        bodies = self.time.shape[1]
+
+        def flat(leaf):
+            return leaf.reshape(self.time.size, *leaf.shape[2:])[rows]
+
+        features, time, goal, age = jax.tree.map(flat, (self.features, self.time, self.goal, self.age))
+        back = jnp.minimum(jnp.arange(self.size - 1, -1, -1, dtype=jnp.int32), age[..., None])
+        every = self.frames.reshape(len(self.frames) * bodies, *self.frames.shape[2:])
+        stack = every[rows[..., None] + (self.size - 1 - back) * bodies]
+        return View(stack, features, time, goal, age)
+
+    def all(self) -> View:
+        """Views of all steps and bodies, axes [T, B, …]."""
+        return self.take(jnp.arange(self.time.size, dtype=jnp.int32).reshape(self.time.shape))
+
+    def after(self, before: "Views") -> "Views":
+        """Two rollouts of views that follow each other as one."""
+        frames = jnp.concatenate([before.frames, self.newest])
+        parts = ((each.age, each.features, each.time, each.goal) for each in (before, self))
+        return Views(frames, *jax.tree.map(lambda a, b: jnp.concatenate([a, b]), *parts))
+
+    def last(self, steps: int) -> "Views":
+        """The last steps."""
+        frames = self.frames[len(self.frames) - steps - self.size + 1 :]
+        parts = (self.age, self.features, self.time, self.goal)
+        return Views(frames, *jax.tree.map(lambda leaf: leaf[leaf.shape[0] - steps :], parts))
+
+
 class Rollout(eqx.Module):
     """A stretch of experience, axes [T, B, …]."""
 
+    views: Views
+    """What the acting policies saw."""
     decision: Decision
     """What was decided, with a leading axis T."""
     reward: Float[Array, "T B"]
@@ -150,7 +234,7 @@ class Rollout(eqx.Module):
 
 
 OVER_TIME = ("decision", "reward", "terminated", "truncated", "final_value", "signal")
-"""Fields of a rollout with a leading axis T, less `info`, which no method reads."""
+"""Fields of a rollout with a leading axis T, less `views`, and `info`, which no method reads."""
 
 
 class Measured(eqx.Module):

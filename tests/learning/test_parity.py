@@ -16,7 +16,8 @@ from advsurprise import methods
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.envs.host.pure import as_host
 from advsurprise.learning import learn
-from advsurprise.learning.collect import HostCollector, ScanCollector
+from advsurprise.learning.collect import ScanCollector
+from advsurprise.learning.host_collect import HostCollector
 from advsurprise.learning.interaction import make_agent, role_schedule
 from advsurprise.training.fused import Fused
 from advsurprise.training.hosted import Hosted
@@ -24,7 +25,7 @@ from advsurprise.types import Rollout
 
 # What is compiled for one test is used by the next.
 pytestmark = [pytest.mark.xdist_group("parity"), pytest.mark.slow]
-BODIES = 3
+BODIES = 4
 TURNS = {"k_explore": 4, "k_control": 4}
 SMALL = {"max_steps": 12, "max_side": 5, "view": 5, "grid": 12}
 GAME = {"k_explore": 1, "k_control": 4, "stack": 1}
@@ -37,16 +38,17 @@ def test_the_collectors_collect_the_same(getkey):
     method = methods.make("adversarial-surprise", env.spec, **TURNS)
     assert role_schedule(method, length) is None
     agent = jax.jit(lambda key: make_agent(method, BODIES, key=key))(getkey())
-    scan, host = ScanCollector(env, BODIES, length), HostCollector(as_host(env, BODIES), length)
+    scan, host = ScanCollector(env, BODIES, length), HostCollector(as_host(env, BODIES, groups=2), length)
     start_key, *collect_keys = jax.random.split(getkey(), 3)
     compiled = jax.jit(lambda carry, key: scan.collect(agent, carry, key=key))
     carry = jax.jit(lambda key: scan.start(agent, key=key))(start_key)
-    memory = host.start(agent, key=start_key)
+    seeds = jax.tree.map(lambda leaf: leaf[None], agent)
+    memory = host.start(seeds, key=start_key[None])
     for key in collect_keys:
         carry, scanned = compiled(carry, key)
-        memory, hosted = host.collect(agent, memory, key=key)
-        assert_same(scanned, hosted)
-        assert_same(carry.memory, memory)
+        memory, hosted = host.collect(seeds, memory, key=key[None])
+        assert_same(jax.tree.map(lambda leaf: leaf[None], scanned), hosted)
+        assert_same(jax.tree.map(lambda leaf: leaf[None], carry.memory), memory)
         _check_rollout(scanned, method)
 
 
@@ -78,18 +80,20 @@ def _run(loop, updates=2):
 
 @pytest.fixture(scope="module")
 def rooms():
-    """Two seeds in rooms, twice by one fused loop, and the first of them by a hosted one."""
+    """Two seeds in rooms, twice by one fused loop and once by a hosted one, and the first of them alone."""
     cfg = _config(env="rooms/door", env_fields=SMALL, method_fields=TURNS, rollout=24)
-    fused, hosted = Fused(cfg), Hosted(dataclasses.replace(cfg, seeds=(0,)))
-    return {"fused": _run(fused), "again": _run(fused), "hosted": _run(hosted)}
+    fused, hosted, alone = Fused(cfg), Hosted(cfg), Hosted(dataclasses.replace(cfg, seeds=(0,)))
+    return {"fused": _run(fused), "again": _run(fused), "hosted": _run(hosted), "alone": _run(alone)}
 
 
 def test_the_loops_train_the_same_and_a_seed_alone_as_among_others(rooms):
-    # The hosted loop runs seed 0 alone, mapped over nothing; the fused one beside another seed.
-    (fused, fused_history), (hosted, hosted_history) = rooms["fused"], rooms["hosted"]
+    (fused, fused_history), (hosted, hosted_history), (alone, _) = (
+        rooms[name] for name in ("fused", "hosted", "alone")
+    )
     for left, right in zip(fused_history, hosted_history, strict=True):
-        assert_same({name: value[:1] for name, value in left.items()}, right)
-    assert_same(jax.tree.map(lambda leaf: leaf[0], fused.learner), hosted.learner)
+        assert_same(left | {"workers_replaced": jnp.zeros(2)}, right)
+    assert_same(fused.learner, hosted.learner)
+    assert_same(jax.tree.map(lambda leaf: leaf[:1], fused.learner), alone.learner)
 
 
 def test_the_same_seed_twice_gives_the_same_bits(rooms):

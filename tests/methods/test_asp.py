@@ -22,7 +22,8 @@ from advsurprise.envs.room_state import COUNTED
 from advsurprise.errors import UserError
 from advsurprise.evaluation.play import play
 from advsurprise.evaluation.statistics import summarise
-from advsurprise.learning.collect import HostCollector, ScanCollector
+from advsurprise.learning.collect import ScanCollector
+from advsurprise.learning.host_collect import HostCollector
 from advsurprise.learning.interaction import Agent, role_schedule
 from advsurprise.learning.learn import learn, make_learner
 from advsurprise.learning.measures import mean_or_nan

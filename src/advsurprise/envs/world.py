@@ -24,7 +24,7 @@ class World:
     kind: Literal["pure", "host"]
     """`pure`: compiled, built with `make`; `host`: steps outside of jax, built with `open`."""
     build: Callable[..., Any]
-    """Of a pure world `build(**fields)`, of a host world `build(bodies, **fields)`."""
+    """Of a pure world `build(**fields)`, of a host world `build(bodies, seeds=…, **fields)`."""
     fields: Mapping[str, Any] | None
     """Type of every field that can be set; None if any keyword is accepted."""
     view_fields: tuple[str, ...] = ()
@@ -39,14 +39,14 @@ class World:
         self.check(fields)
         return self.build(**fields)
 
-    def open(self, bodies: int, **fields: Any) -> "Host":
-        """The world behind the host contract, for some bodies."""
+    def open(self, bodies: int, *, seeds: int = 1, **fields: Any) -> "Host":
+        """The world behind the host contract, for some bodies of each of some seeds."""
         self.check(fields)
         if self.kind == "host":
-            return self.build(bodies, **fields)
+            return self.build(bodies, seeds=seeds, **fields)
         from advsurprise.envs.host.pure import as_host
 
-        return as_host(self.build(**fields), bodies)
+        return as_host(self.build(**fields), bodies, seeds=seeds)
 
     def check(self, fields: Mapping[str, Any]) -> None:
         """Refuses a field that it does not have, or a value of another type."""

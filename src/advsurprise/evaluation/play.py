@@ -16,7 +16,8 @@ from jaxtyping import Float
 from advsurprise.envs.base import AbstractEnv
 from advsurprise.envs.host.base import Host
 from advsurprise.errors import UserError
-from advsurprise.learning.collect import HostCollector, ScanCollector
+from advsurprise.learning.collect import ScanCollector
+from advsurprise.learning.host_collect import HostCollector
 from advsurprise.learning.interaction import Agent
 from advsurprise.learning.measures import Steps, columns, common_surprise, no_models, steps_of
 from advsurprise.methods.base import ended
@@ -46,16 +47,20 @@ def play_host(host: Host, agent: Agent, *, episodes: int, seed: int) -> dict[str
     """Measures of whole episodes in a host world, one entry per episode: at least `episodes`, the same number of each
     of the host's bodies."""
     start_key, play_key = jax.random.split(jax.random.key(seed))
-    collector = HostCollector(host, CHUNK)
+    collector, seeds = HostCollector(host, CHUNK), _with_seed_axis(agent)
 
     def collect(carry, number):
         memory, stats = carry
-        memory, rollout = collector.collect(agent, memory, key=jax.random.fold_in(play_key, number))
-        stats, steps, surprise = _reduce(agent, rollout, stats)
+        memory, rollout = collector.collect(seeds, memory, key=jax.random.fold_in(play_key, number)[None])
+        stats, steps, surprise = _reduce(agent, jax.tree.map(lambda leaf: leaf[0], rollout), stats)
         return (memory, stats), steps, surprise
 
-    memory = collector.start(agent, key=start_key)
+    memory = collector.start(seeds, key=start_key[None])
     return _whole_episodes(collect, (memory, no_models(host.spec, host.bodies)), agent, -(-episodes // host.bodies))
+
+
+def _with_seed_axis(agent: Agent) -> Agent:
+    return jax.tree.map(lambda leaf: leaf[None], agent)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -74,7 +79,7 @@ def _collect(collector: ScanCollector, agent: Agent, carry, key):
 @jax.jit
 def _reduce(agent: Agent, rollout: Rollout, stats: Any) -> tuple[Any, Steps, Measured]:
     """What is kept of a rollout, and the statistics behind its common surprise."""
-    observed = rollout.decision.view.frames[:, :, -1]
+    observed = rollout.views.newest
     stats, surprise = common_surprise(observed, ended(rollout), agent.method.spec, stats)
     return stats, steps_of(rollout, agent.method), surprise
 

@@ -1,20 +1,18 @@
-"""Collecting experience: a compiled scan over a pure world, or a host loop over any. Same interface, same rollout."""
+"""Collecting experience in a pure world, within one compiled program, and what any collector records of a step."""
 
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Int, Key, PRNGKeyArray, Shaped
 
 from advsurprise import tree
 from advsurprise.envs.base import AbstractEnv, first_states, relocate_all, reset_all, step_all, step_keys
-from advsurprise.envs.host.base import Host
 from advsurprise.learning import interaction
 from advsurprise.learning.devices import ONE_DEVICE, Devices
 from advsurprise.learning.interaction import Agent, role_schedule
-from advsurprise.types import RESTART, Decision, Rollout, TimeStep
+from advsurprise.types import RESTART, Decision, Rollout, TimeStep, View, Views
 
 
 class Carry(eqx.Module):
@@ -55,13 +53,13 @@ class ScanCollector(eqx.Module):
 
         def step(carry: Carry, now):
             role, noise, keys = now
-            decision = interaction.decide(agent, carry.memory, noise=noise, role=role)
+            view, decision = interaction.decide(agent, carry.memory, noise=noise, role=role)
             action = interaction.world_action(agent, carry.memory, decision)
             env_state, timestep = step_all(self.env, keys, carry.env_state, action)
             memory, signal, final_value = interaction.absorb(agent, carry.memory, decision, timestep)
             carry = Carry(carry.env_key, carry.env_count + 1, env_state, memory, carry.first)
             carry, request = self._grant(agent, carry, timestep, keys)
-            return carry, record_step(decision, timestep, signal, final_value, request)
+            return carry, record_step(view, decision, timestep, signal, final_value, request)
 
         packings: list[tree.Packing] = []
 
@@ -79,11 +77,12 @@ class ScanCollector(eqx.Module):
         keys = jax.vmap(lambda count: step_keys(carry.env_key, count, self.bodies))(counts)
         roles = None if schedule is None else jnp.asarray(schedule, jnp.int32)
         noise, keys = self.devices.local((noise, keys), axis=1)
+        older = self.devices.all_gather(older_frames(agent, carry.memory), axis=1)
         carry, recorded = jax.lax.scan(packed_step, carry, (roles, noise, keys))
-        recorded = self.devices.all_gather(recorded, axis=1)
+        recorded = packings[-1].unpack(self.devices.all_gather(recorded, axis=1))
         last_value = self.devices.all_gather(interaction.values(agent, carry.memory), axis=0)
         next_role = self.devices.all_gather(interaction.turns(agent, carry.memory), axis=0)
-        return carry, Rollout(**packings[-1].unpack(recorded), last_value=last_value, next_role=next_role)
+        return carry, as_rollout(recorded, older, last_value, next_role)
 
     def _grant(self, agent: Agent, carry: Carry, timestep: TimeStep, keys: Key[Array, "B 3"]) -> tuple[Carry, Any]:
         """Relocates bodies as the method requests before the next step."""
@@ -106,21 +105,24 @@ def rollout_shapes(agent: Agent, bodies: int, length: int) -> Rollout:
         timestep = over_bodies(interaction.blank_timestep(agent.method.spec))
         memory = interaction.start(agent, timestep)
         noise = jnp.zeros((bodies, len(agent.method.action_bias(agent.method.roles[0]))))
-        decision = interaction.decide(agent, memory, noise=noise)
+        older = older_frames(agent, memory)
+        view, decision = interaction.decide(agent, memory, noise=noise)
         memory, signal, final_value = interaction.absorb(agent, memory, decision, timestep)
-        step = record_step(decision, timestep, signal, final_value, None)
+        step = record_step(view, decision, timestep, signal, final_value, None)
         steps = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (length, *leaf.shape)), step)
-        return Rollout(
-            **steps, last_value=interaction.values(agent, memory), next_role=interaction.turns(agent, memory)
-        )
+        return as_rollout(steps, older, interaction.values(agent, memory), interaction.turns(agent, memory))
 
     return jax.eval_shape(one)
 
 
-def record_step(decision: Decision, timestep: TimeStep, signal, final_value, request) -> dict[str, Any]:
-    """What a rollout keeps of one step. An episode that the method restarts has terminated."""
+def record_step(
+    view: View, decision: Decision, timestep: TimeStep, signal: Any, final_value: Any, request: Any
+) -> dict[str, Any]:
+    """What a rollout keeps of one step, axes [B, …]. An episode that the method restarts has terminated."""
     restarted = False if request is None else request == RESTART
     return {
+        "frame": view.frames[:, -1],
+        "view": {"age": view.age, "features": view.features, "time": view.time, "goal": view.goal},
         "decision": decision,
         "reward": timestep.reward,
         "terminated": timestep.terminated | restarted,
@@ -131,46 +133,13 @@ def record_step(decision: Decision, timestep: TimeStep, signal, final_value, req
     }
 
 
-class HostCollector:
-    """Collects in a host world: the same two halves, jitted, around `send` and `recv`."""
+def older_frames(agent: Agent, memory: Any) -> Shaped[Array, "..."]:
+    """All but the newest of the observations that bodies see now, axes [k − 1, B, *observation]."""
+    return jnp.moveaxis(jax.vmap(agent.method.see)(memory).frames[:, :-1], 1, 0)
 
-    def __init__(self, host: Host, length: int):
-        self.host = host
-        self.length = length
-        self._chance = jax.jit(interaction.chance, static_argnums=(0, 1))
-        self._decide = jax.jit(interaction.decide)
-        self._absorb = jax.jit(interaction.absorb)
-        self._values = jax.jit(interaction.values)
-        self._turns = jax.jit(interaction.turns)
-        self._world_action = jax.jit(interaction.world_action)
-        self._requests = jax.jit(interaction.requests)
-        self._relocated = jax.jit(interaction.relocated)
 
-    def start(self, agent: Agent, *, key: PRNGKeyArray) -> Any:
-        """Begins the first episode of every body. Memories are all there is to carry: the world keeps its own state."""
-        timestep = self.host.reset(key)
-        return interaction.start(agent, jax.tree.map(jnp.asarray, timestep))
-
-    def collect(self, agent: Agent, memory: Any, *, key: PRNGKeyArray) -> tuple[Any, Rollout]:
-        """One rollout, continuing where the last ended."""
-        schedule = role_schedule(agent.method, self.length)
-        recorded = []
-        for index, step_key in enumerate(jax.random.split(key, self.length)):
-            role = None if schedule is None else jnp.int32(schedule[index])
-            noise = self._chance(agent.method, self.host.bodies, key=step_key)
-            decision = self._decide(agent, memory, noise=noise, role=role)
-            self.host.send(np.asarray(self._world_action(agent, memory, decision)))
-            timestep: TimeStep = jax.tree.map(jnp.asarray, self.host.recv())
-            memory, signal, final_value = self._absorb(agent, memory, decision, timestep)
-            memory, request = self._grant(agent, memory)
-            recorded.append(record_step(decision, timestep, signal, final_value, request))
-        stacked: dict[str, Any] = jax.tree.map(lambda *leaves: jnp.stack(leaves), *recorded)
-        return memory, Rollout(**stacked, last_value=self._values(agent, memory), next_role=self._turns(agent, memory))
-
-    def _grant(self, agent: Agent, memory: Any) -> tuple[Any, Any]:
-        """Relocates bodies as the method requests before the next step."""
-        if not agent.method.makes_requests:
-            return memory, None
-        request = self._requests(agent, memory)
-        timestep: TimeStep = jax.tree.map(jnp.asarray, self.host.relocate(np.asarray(request)))
-        return self._relocated(agent, memory, request, timestep), request
+def as_rollout(steps: dict[str, Any], older: Shaped[Array, "..."], last_value: Any, next_role: Any) -> Rollout:
+    """A rollout of recorded steps [T, B, …] and of the observations before the first."""
+    frames = jnp.concatenate([older, steps["frame"]])
+    others = {name: steps[name] for name in steps if name not in ("frame", "view")}
+    return Rollout(Views(frames, **steps["view"]), **others, last_value=last_value, next_role=next_role)

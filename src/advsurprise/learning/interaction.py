@@ -38,7 +38,7 @@ def _policy(method: AbstractMethod, role: str, *, key: PRNGKeyArray) -> ActorCri
     view = jax.eval_shape(lambda: method.see(method.start(blank_timestep(method.spec))))
     return ActorCritic(
         method.spec,
-        frames=view.frames.shape[0],
+        frames=view.frames.shape[0] + (view.goal is not None),
         features=view.features.shape[-1],
         action_bias=method.action_bias(role),
         streams=len(method.streams),
@@ -76,8 +76,11 @@ def chance(method: AbstractMethod, bodies: int, *, key: PRNGKeyArray) -> Float[A
     return jax.random.gumbel(key, (bodies, len(method.action_bias(method.roles[0]))))
 
 
-def decide(agent: Agent, memory, *, noise: Float[Array, "B A"], role: Int[Array, ""] | None = None) -> Decision:
-    """What every body does next. With `role`, all bodies are on that role's turn, and only its policy is computed."""
+def decide(
+    agent: Agent, memory, *, noise: Float[Array, "B A"], role: Int[Array, ""] | None = None
+) -> tuple[View, Decision]:
+    """What every body sees and does next. With `role`, all bodies are on that role's turn, and only its policy is
+    computed."""
     view = jax.vmap(agent.method.see)(memory)
     bodies = view.time.shape[0]
     if role is None:
@@ -89,7 +92,7 @@ def decide(agent: Agent, memory, *, noise: Float[Array, "B A"], role: Int[Array,
         logits, value = jax.lax.switch(role, [lambda view, policy=policy: policy(view) for policy in policies], view)
     action = jnp.argmax(logits + noise, axis=-1).astype(jnp.int32)
     log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], axis=1)[:, 0]
-    return Decision(view, roles, action, logits, log_prob, value)
+    return view, Decision(roles, action, logits, log_prob, value)
 
 
 def world_action(agent: Agent, memory, decision: Decision) -> Int[Array, " B"]:

@@ -96,14 +96,15 @@ def joined(tail: Rollout, rollout: Rollout) -> Rollout:
     """A rollout with the end of the one before it in front."""
     parts = ({name: getattr(each, name) for name in OVER_TIME} for each in (tail, rollout))
     both = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), *parts)
-    return dataclasses.replace(rollout, **both, info={}, old=tail.reward.shape[0])
+    views = rollout.views.after(tail.views)
+    return dataclasses.replace(rollout, **both, views=views, info={}, old=tail.reward.shape[0])
 
 
 def next_tail(window: Rollout, learned: dict[str, Bool[Array, "T B"]]) -> Tail:
     """The end of a window, as long as the tail at its beginning was."""
     steps = {name: getattr(window, name) for name in OVER_TIME}
     steps, learned = jax.tree.map(lambda leaf: leaf[-window.old :], (steps, learned))
-    return Tail(dataclasses.replace(window, **steps, old=0), learned)
+    return Tail(dataclasses.replace(window, **steps, views=window.views.last(window.old), old=0), learned)
 
 
 def role_batch(
@@ -132,9 +133,8 @@ def role_batch(
     advantage = streams @ weights + score.bonus
     target = window.decision.value + streams + score.target_shift
     decision = window.decision
-    samples = (decision.view, decision.action, decision.log_prob, decision.value, advantage, target)
-    # The size in words, not -1: a leaf without features has size 0.
-    batch = ppo.Batch(*jax.tree.map(lambda leaf: leaf.reshape(usable.size, *leaf.shape[2:]), samples))
+    samples = (decision.action, decision.log_prob, decision.value, advantage, target)
+    batch = ppo.Batch(window.views, *(leaf.reshape(usable.size, *leaf.shape[2:]) for leaf in samples))
     if schedule is not None:
         return batch, scheduled_rows(schedule == index, bodies), usable
     fresh = usable

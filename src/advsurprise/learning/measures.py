@@ -52,7 +52,7 @@ def rollout_metrics(rollout: Rollout, method: AbstractMethod) -> dict[str, Array
     whole = spec.max_steps > 0 and length % spec.max_steps == 0 and not method.makes_requests
     measured = columns(steps, method, begins=jnp.full(bodies, whole))
     newest, few = spec.max_steps or OBSERVED_STEPS, min(OBSERVED_BODIES, bodies)
-    observed = rollout.decision.view.frames[-newest:, :few, -1]
+    observed = rollout.views.newest[-newest:, :few]
     _, measured["common_surprise"] = common_surprise(observed, steps.over[-newest:, :few], spec, no_models(spec, few))
     means = {name: mean_or_nan(each) for name, each in measured.items()}
     return {"episodes": jnp.sum(steps.over, dtype=jnp.float32), **means}

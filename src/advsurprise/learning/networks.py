@@ -88,8 +88,8 @@ class GridTorso(eqx.Module):
 
     def __call__(self, view: View) -> Float[Array, "*n outputs"]:
         lead, samples = view.time.ndim, math.prod(view.time.shape)
-        rows, columns = view.frames.shape[lead + 1 : lead + 3]
-        frames = view.frames.reshape(samples, view.frames.shape[lead], rows, columns, -1)
+        rows, columns = view.images.shape[lead + 1 : lead + 3]
+        frames = view.images.reshape(samples, view.images.shape[lead], rows, columns, -1)
         features = view.features.reshape(samples, rows, columns, math.prod(view.features.shape[lead + 2 :]))
         cells = (jnp.moveaxis(frames, 1, -1), features)
         return convolved(self.convs, cells, encode=self._encode).reshape(*view.time.shape, -1)
@@ -127,8 +127,8 @@ class ImageTorso(eqx.Module):
 
     def __call__(self, view: View) -> Float[Array, "*n outputs"]:
         lead = view.time.shape
-        rows, columns = view.frames.shape[len(lead) + 1 :][:2]
-        seen = jnp.moveaxis(view.frames, len(lead), -1).astype(jnp.float32)
+        rows, columns = view.images.shape[len(lead) + 1 :][:2]
+        seen = jnp.moveaxis(view.images, len(lead), -1).astype(jnp.float32)
         samples = math.prod(lead)
         parts = [part.reshape(samples, rows, columns, -1) for part in (seen, view.features)]
         return convolved(self.convs, jnp.concatenate(parts, axis=-1)).reshape(*lead, -1)
@@ -162,7 +162,7 @@ class VectorTorso(eqx.Module):
         )
 
     def __call__(self, view: View) -> Float[Array, "*n outputs"]:
-        frames, lead = view.frames, view.time.shape
+        frames, lead = view.images, view.time.shape
         seen = jax.nn.one_hot(frames, self.num_classes) if self.num_classes else frames.astype(jnp.float32)
         # The sizes in words, not -1: without features there is nothing to count.
         parts = [part.reshape(*lead, math.prod(part.shape[len(lead) :])) for part in (seen, view.features)]

@@ -1,5 +1,8 @@
 """Proximal policy optimisation of one policy on one batch. Knows no method and no environment."""
 
+import dataclasses
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,13 +12,14 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from advsurprise.config import PPOConfig
 from advsurprise.learning.fit import FitTask, Rows, StaticRows
 from advsurprise.learning.networks import ActorCritic
-from advsurprise.types import View
+from advsurprise.types import Views
 
 
 class Batch(eqx.Module):
     """Samples of one role, axes [N, …]."""
 
-    view: View
+    view: Any
+    """What the policy saw: a `View`, or the `Views` of a rollout, whose rows are the samples."""
     action: Int[Array, " N"]
     log_prob: Float[Array, " N"]
     """Log-probability of the action when it was taken."""
@@ -24,6 +28,12 @@ class Batch(eqx.Module):
     advantage: Float[Array, " N"]
     target: Float[Array, "N V"]
     """What the value should have been."""
+
+    def take(self, rows: Int[Array, " M"]) -> "Batch":
+        """Some of the samples, with their views."""
+        view, *others = (getattr(self, each.name) for each in dataclasses.fields(self))
+        seen = view.take(rows) if isinstance(view, Views) else jax.tree.map(lambda leaf: leaf[rows], view)
+        return Batch(seen, *(leaf[rows] for leaf in others))
 
 
 def optimiser(cfg: PPOConfig) -> optax.GradientTransformation:
@@ -115,7 +125,7 @@ def fit_task(
     rows = StaticRows(batch.action.shape[0]) if rows is None else rows
 
     def minibatch_loss(policy: ActorCritic, chosen: Int[Array, " M"], weight: Float[Array, " M"]):
-        return loss(policy, jax.tree.map(lambda leaf: leaf[chosen], batch), weight, cfg)
+        return loss(policy, batch.take(chosen), weight, cfg)
 
     return FitTask(
         params=policy,

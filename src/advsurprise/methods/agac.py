@@ -183,13 +183,11 @@ class AGAC(AbstractMethod[Learnt, Memory]):
         return ("adversary",)
 
     def fit_tasks(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> dict[str, FitTask]:
-        number = rollout.reward.size
-        view, logits = jax.tree.map(
-            lambda leaf: leaf.reshape(number, *leaf.shape[2:]), (rollout.decision.view, rollout.decision.logits)
-        )
+        number, logits = rollout.reward.size, rollout.decision.logits
+        logits = logits.reshape(number, *logits.shape[2:])
 
         def loss(adversary: Adversary, rows: Int[Array, " M"], weight: Float[Array, " M"]):
-            expected = adversary(jax.tree.map(lambda leaf: leaf[rows], view))
+            expected = adversary(rollout.views.take(rows))
             return self.beta * jnp.mean(divergence(logits[rows], expected)), {}
 
         adversary = FitTask(
@@ -213,7 +211,7 @@ class AGAC(AbstractMethod[Learnt, Memory]):
 
     def expected(self, learnt: Learnt, rollout: Rollout) -> Float[Array, "T B A"]:
         """The adversary's logits at every step. It has not changed since the rollout was collected."""
-        return learnt.adversary(rollout.decision.view)
+        return learnt.adversary(rollout.views.all())
 
     def coefficient(self, learnt: Learnt) -> Float[Array, ""]:
         """c (1 − steps / anneal_steps)."""

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from advsurprise import tree
 from advsurprise.errors import check
 from advsurprise.learning.fit import FitResult
 from advsurprise.methods.base import (
@@ -24,7 +25,19 @@ from advsurprise.methods.base import (
     mean_where,
     push,
 )
-from advsurprise.types import CONTINUE, RESTART, REWIND, EnvSpec, Measure, Measured, Rollout, Score, TimeStep, View
+from advsurprise.types import (
+    CONTINUE,
+    RESTART,
+    REWIND,
+    EnvSpec,
+    Frames,
+    Measure,
+    Measured,
+    Rollout,
+    Score,
+    TimeStep,
+    View,
+)
 
 ALICE, BOB = 0, 1
 DEFAULT_CLOCK = 128
@@ -34,8 +47,8 @@ DEFAULT_CLOCK = 128
 class Memory(eqx.Module):
     """What a body carries through a game."""
 
-    frames: Shaped[Array, "..."]
-    """The last observations of the role that plays, oldest first."""
+    frames: Frames
+    """The last observations of the role that plays."""
     goal: Shaped[Array, "..."]
     """What there is to be seen where Bob has to go; in Alice's turn, the game's first observation."""
     goal_place: Int[Array, " n"] | None
@@ -155,9 +168,8 @@ class ASP(AbstractMethod[Empty, Memory]):
         return jnp.where(memory.set_at > 0, BOB, ALICE).astype(jnp.int32)
 
     def see(self, memory: Memory) -> View:
-        frames = jnp.concatenate([memory.goal[None], memory.frames])
         nothing = jnp.zeros((*self.spec.observation_shape, 0))
-        return View(frames, nothing, memory.time.astype(jnp.float32) / self.limit)
+        return View(memory.frames, nothing, memory.time.astype(jnp.float32) / self.limit, memory.goal)
 
     def advance(
         self, learnt: Empty, memory: Memory, action: Int[Array, ""], timestep: TimeStep
@@ -172,7 +184,7 @@ class ASP(AbstractMethod[Empty, Memory]):
         set_at = jnp.where(stopped, time, memory.set_at)
         seen = timestep.final_obs
         # Bob sees nothing of Alice's turn but the goal.
-        frames = jnp.where(stopped, first_frames(seen, self.stack), push(memory.frames, seen))
+        frames = tree.select(stopped, first_frames(seen, self.stack), push(memory.frames, seen))
         goal, place, at_hand_over = memory.goal, memory.goal_place, CONTINUE
         if self.mode == "repeat":
             at_hand_over = REWIND

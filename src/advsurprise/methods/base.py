@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from advsurprise.learning.density import AbstractDensity, Categorical, Gaussian
 from advsurprise.learning.fit import FitResult, FitTask
-from advsurprise.types import CONTINUE, EnvSpec, Measure, Measured, Rollout, Score, TimeStep, View
+from advsurprise.types import CONTINUE, EnvSpec, Frames, Measure, Measured, Rollout, Score, TimeStep, View
 
 Learnt = TypeVar("Learnt")
 Memory = TypeVar("Memory")
@@ -166,8 +166,8 @@ class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
 class Clock(eqx.Module):
     """Memory of a method for which nothing but the time and the last observations matter."""
 
-    frames: Shaped[Array, "..."]
-    """The last observations, oldest first."""
+    frames: Frames
+    """The last observations."""
     time: Int[Array, ""]
     """Steps taken in this episode."""
 
@@ -175,8 +175,8 @@ class Clock(eqx.Module):
 class DensityMemory(eqx.Module):
     """Memory of a method that fits a density model to a body's observations."""
 
-    frames: Shaped[Array, "..."]
-    """The last observations, oldest first."""
+    frames: Frames
+    """The last observations."""
     stats: eqx.Module
     """The density model's sufficient statistics."""
     time: Int[Array, ""]
@@ -185,14 +185,15 @@ class DensityMemory(eqx.Module):
     """Discounted return of the raw reward so far in this episode, R ← γ R + r."""
 
 
-def first_frames(obs: Shaped[Array, "..."], stack: int) -> Shaped[Array, "..."]:
+def first_frames(obs: Shaped[Array, "..."], stack: int) -> Frames:
     """The frames at the beginning of an episode: its first observation, over and over."""
-    return jnp.broadcast_to(obs, (stack, *obs.shape))
+    return Frames(jnp.broadcast_to(obs, (stack, *obs.shape)), jnp.int32(0))
 
 
-def push(frames: Shaped[Array, "..."], obs: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
+def push(frames: Frames, obs: Shaped[Array, "..."]) -> Frames:
     """The frames with the newest added and the oldest gone."""
-    return jnp.concatenate([frames[1:], obs[None]])
+    stack = jnp.concatenate([frames.stack[1:], obs[None]])
+    return Frames(stack, jnp.minimum(frames.age + 1, len(stack) - 1))
 
 
 def first_clock(timestep: TimeStep, stack: int) -> Clock:

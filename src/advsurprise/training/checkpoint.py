@@ -31,6 +31,7 @@ from advsurprise.training.tensors import (
     raw_bits,
     restore,
     stored,
+    with_saved_lengths,
 )
 from advsurprise.training.versions import versions
 
@@ -81,11 +82,12 @@ def save(folder: pathlib.Path, step: int, tree: Any, meta: dict[str, Any], *, ke
 def load(path: pathlib.Path, like: Tree) -> Tree:
     """The saved tree in the structure of `like`, bit for bit, or a `CheckpointError`.
 
-    `like` holds arrays or `jax.ShapeDtypeStruct`s; leaves are matched by their path in the tree, never by order.
-    numpy leaves come back as numpy, all others as jax arrays on the default device.
+    `like` holds arrays or `jax.ShapeDtypeStruct`s, of shape `ANY_LENGTH` where a list may have any length; leaves are
+    matched by their path in the tree, never by order. numpy leaves come back as numpy, all others as jax arrays on the
+    default device.
     """
     record = read_record(path)
-    wanted = flatten(like, (jax.Array, np.ndarray, jax.ShapeDtypeStruct))
+    wanted = with_saved_lengths(record["leaves"], flatten(like, (jax.Array, np.ndarray, jax.ShapeDtypeStruct)))
     check_leaves(path, record["leaves"], wanted)
     expected = {name: stored(leaf) for name, leaf in wanted.items()}
     payload = sum(math.prod(each.shape) * each.dtype.itemsize for each in expected.values())

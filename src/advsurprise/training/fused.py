@@ -28,6 +28,7 @@ from advsurprise.training.state import (
     seed_keys,
     update_keys,
 )
+from advsurprise.tree import over_seeds
 from advsurprise.types import Rollout
 
 
@@ -52,6 +53,9 @@ class Fused:
 
     def resumed(self, state: TrainState) -> TrainState:
         return self.devices.shard(state, self._layout)
+
+    def saved(self, state: TrainState) -> TrainState:
+        return state
 
     def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
         result = self._update(state)
@@ -105,11 +109,11 @@ class Fused:
         return TrainState(learner, self._collector.start(agent, key=world_key), jnp.int32(0), key)
 
     def _collect_seed(self, state: TrainState) -> tuple[Carry, Rollout]:
-        return self._collector.collect(state.learner.agent, state.carry, key=update_keys(state)[0])
+        return self._collector.collect(state.learner.agent, state.carry, key=update_keys(state.key, state.update)[0])
 
     def _update_seed(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
         carry, rollout = self._collect_seed(state)
-        key = update_keys(state)[1]
+        key = update_keys(state.key, state.update)[1]
         rate = rate_factor(self.cfg, state.update)
         learner, metrics = learn(state.learner, rollout, self.cfg.ppo, rate=rate, devices=self.devices, key=key)
         return TrainState(learner, carry, state.update + 1, state.key), metrics
@@ -128,18 +132,6 @@ def state_layout(state: TrainState) -> Any:
 def num_networks(method: AbstractMethod) -> int:
     """Networks that a method fits in an update."""
     return len(method.networks) + (len(method.roles) if method.trains else 0)
-
-
-def over_seeds(function: Callable, seeds: int) -> Callable:
-    """The function of one seed for arguments with an axis S. One seed is not mapped: that would cost a little."""
-    if seeds > 1:
-        return jax.vmap(function)
-
-    def one_seed(*args):
-        result = function(*jax.tree.map(lambda leaf: leaf[0], args))
-        return jax.tree.map(lambda leaf: leaf[None], result)
-
-    return one_seed
 
 
 def make_env(cfg: RunConfig) -> AbstractEnv:

@@ -1,43 +1,59 @@
-"""The hosted loop: any world behind the host contract; collecting on the host, learning compiled."""
+"""The hosted loop: any world behind the host contract; collecting on the host, learning compiled, seeds together."""
 
 import contextlib
 import dataclasses
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Int, Key, PRNGKeyArray, UInt8
 
 from advsurprise import methods
 from advsurprise.config import RunConfig
 from advsurprise.envs import find
 from advsurprise.envs.host.base import Host
-from advsurprise.errors import UserError
 from advsurprise.learning import interaction
-from advsurprise.learning.collect import HostCollector
+from advsurprise.learning.host_collect import HostCollector
 from advsurprise.learning.interaction import Agent, make_agent
 from advsurprise.learning.learn import Learner, learn, make_learner
+from advsurprise.learning.players import played_by
 from advsurprise.training.state import (
     TrainState,
     first_tail,
     init_keys,
-    primed,
+    prime_keys,
+    primed_by,
     priming_length,
     rate_factor,
     seed_keys,
     update_keys,
 )
+from advsurprise.training.tensors import ANY_LENGTH
+from advsurprise.tree import over_seeds
 from advsurprise.types import EnvSpec, Rollout
 
 RESUMED = 2**31 - 1
 """Folded into a run's key for worlds that begin anew; updates, whose numbers are folded in too, never get this far."""
 
 
+class Carry(eqx.Module):
+    """Where collecting is between two rollouts."""
+
+    memory: Any
+    """The method's memories of all bodies, [S, B, …]."""
+    world: UInt8[Array, " n"]
+    """Where the worlds are, in what is saved of a run whose world resumes exactly; empty otherwise."""
+
+
 class Hosted:
-    """Collecting on the host, learning compiled; one seed. In pure worlds the same keys as `Fused`, so the same run to
-    rounding. Host worlds cannot be saved: a resumed run begins new episodes there."""
+    """Collecting on the host, learning compiled. In pure worlds the same keys as `Fused`, so the same run to rounding.
+
+    Learning and collecting do not overlap: the next rollout's first actions need what is being learned.
+    """
 
     def __init__(self, cfg: RunConfig, host: Host | None = None):
-        check_seeds(cfg)
         self.cfg = cfg
         self.host = open_world(cfg) if host is None else host
         try:
@@ -48,54 +64,86 @@ class Hosted:
 
     def _build(self, cfg: RunConfig) -> None:
         self.method = methods.make(cfg.method, self.host.spec, **cfg.method_fields)
+        seeds = len(cfg.seeds)
         self._collector = HostCollector(self.host, cfg.rollout)
-        self._primer = HostCollector(self.host, priming_length(self.method, cfg.bodies))
-        self._learn = jax.jit(self._learn_seed)
+        self._make = jax.jit(over_seeds(self._make_agent, seeds))
+        self._prime = jax.jit(over_seeds(primed_by, seeds))
+        self._begin = jax.jit(over_seeds(self._begin_learning, seeds))
+        self._keys = jax.jit(over_seeds(update_keys, seeds))
+        self._learn = jax.jit(over_seeds(self._learn_seed, seeds))
 
     def init(self) -> TrainState:
-        key = seed_keys(self.cfg.seeds)[0]
-        agent_key, world_key, prime_key = init_keys(key)
-        agent = primed(make_agent(self.method, self.cfg.bodies, key=agent_key), self._primer, key=prime_key)
-        learner = make_learner(agent, self.cfg.ppo, tail=first_tail(agent, self.cfg.bodies, self.cfg.rollout))
-        return TrainState(learner, self._collector.start(agent, key=world_key), jnp.int32(0), key)
+        keys = seed_keys(self.cfg.seeds)
+        agent_key, world_key, prime_key = jax.vmap(init_keys)(keys)
+        agent = self._primed(self._make(agent_key), prime_key)
+        return self._started(self._begin(agent), jnp.zeros(len(keys), jnp.int32), keys, world_key)
 
     def like(self) -> TrainState:
         return state_shapes(self.cfg, self.host.spec)
 
     def resumed(self, state: TrainState) -> TrainState:
-        carry = self._collector.start(state.learner.agent, key=resume_key(state))
-        # The world begins new episodes: the end of the last rollout does not lead to them.
-        tail = first_tail(state.learner.agent, self.cfg.bodies, self.cfg.rollout)
-        learner = dataclasses.replace(state.learner, tail=tail)
-        return TrainState(learner, carry, state.update, state.key)
+        """Goes on where the worlds were, if they can; else with new episodes, to which the last rollout's end does not
+        lead."""
+        if self.host.resumes:
+            self.host.load(np.asarray(state.carry.world))
+            return _with_world(state, np.zeros(0, np.uint8))
+        blank = self._begin(state.learner.agent).tail
+        learner = dataclasses.replace(state.learner, tail=blank)
+        return self._started(learner, state.update, state.key, resume_keys(state))
+
+    def saved(self, state: TrainState) -> TrainState:
+        """The state as it is written to disk: with where the worlds are."""
+        return _with_world(state, self.host.save()) if self.host.resumes else state
 
     def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
-        collect_key, learn_key = update_keys(state)
-        carry, rollout = self._collector.collect(state.learner.agent, state.carry, key=collect_key)
+        collect_key, learn_key = self._keys(state.key, state.update)
+        replaced = self.host.replaced
+        memory, rollout = self._collector.collect(state.learner.agent, state.carry.memory, key=collect_key)
         learner, metrics = self._learn(state.learner, rollout, state.update, learn_key)
-        metrics = {name: value[None] for name, value in metrics.items()}
+        metrics["workers_replaced"] = jnp.full(len(self.cfg.seeds), float(self.host.replaced - replaced))
+        carry = Carry(memory, state.carry.world)
         return TrainState(learner, carry, state.update + 1, state.key), metrics
 
     def agents(self, state: TrainState) -> list[Agent]:
-        return [state.learner.agent]
+        return agents_of(state)
 
     def close(self) -> None:
         """Closes the world."""
         self.host.close()
 
+    def _started(self, learner: Learner, update: Any, keys: Key[Array, " S"], world_keys: Key[Array, " S"]):
+        memory = self._collector.start(learner.agent, key=world_keys)
+        return TrainState(learner, Carry(memory, jnp.zeros(0, jnp.uint8)), update, keys)
+
+    def _primed(self, agent: Agent, keys: Key[Array, " S"]) -> Agent:
+        """Agents after their method has seen some random steps, if it asks for them."""
+        if not self.method.priming:
+            return agent
+        start_key, collect_key = jax.vmap(prime_keys)(keys)
+        collector = HostCollector(self.host, priming_length(self.method, self.cfg.bodies))
+        memory = collector.start(agent, key=start_key)
+        _, rollout = collector.collect(played_by(agent, "random"), memory, key=collect_key)
+        return self._prime(agent, rollout)
+
+    def _make_agent(self, key: PRNGKeyArray) -> Agent:
+        return make_agent(self.method, self.cfg.bodies, key=key)
+
+    def _begin_learning(self, agent: Agent) -> Learner:
+        return make_learner(agent, self.cfg.ppo, tail=first_tail(agent, self.cfg.bodies, self.cfg.rollout))
+
     def _learn_seed(self, learner: Learner, rollout: Rollout, update: Int[Array, ""], key: PRNGKeyArray):
         return learn(learner, rollout, self.cfg.ppo, rate=rate_factor(self.cfg, update), key=key)
 
 
-def check_seeds(cfg: RunConfig) -> None:
-    """Refuses several seeds: a host has the bodies of one."""
-    if len(cfg.seeds) > 1:
-        raise UserError(f"{cfg.env} is trained one seed at a time, not {len(cfg.seeds)}")
+def agents_of(state: TrainState) -> list[Agent]:
+    """One agent per seed."""
+    agents = state.learner.agent
+    return [jax.tree.map(lambda leaf, s=seed: leaf[s], agents) for seed in range(len(np.ravel(state.update)))]
 
 
 def open_world(cfg: RunConfig) -> Host:
     """The world of a run behind the host contract."""
-    return find(cfg.env).open(cfg.bodies, **cfg.env_fields)
+    return find(cfg.env).open(cfg.bodies, seeds=len(cfg.seeds), **cfg.env_fields)
 
 
 def read_spec(cfg: RunConfig) -> EnvSpec:
@@ -104,9 +152,13 @@ def read_spec(cfg: RunConfig) -> EnvSpec:
         return host.spec
 
 
-def resume_key(state: TrainState) -> PRNGKeyArray:
-    """The key of the episodes that begin when a run is resumed: not that of its beginning, nor of any update."""
-    return jax.random.fold_in(jax.random.fold_in(state.key, RESUMED), state.update)
+def resume_keys(state: TrainState) -> Key[Array, " S"]:
+    """Keys of the episodes that begin when a run is resumed: not those of its beginning, nor of any update."""
+
+    def one(key, update):
+        return jax.random.fold_in(jax.random.fold_in(key, RESUMED), update)
+
+    return jax.vmap(one)(state.key, state.update)
 
 
 def state_shapes(cfg: RunConfig, spec: EnvSpec) -> TrainState:
@@ -120,4 +172,10 @@ def state_shapes(cfg: RunConfig, spec: EnvSpec) -> TrainState:
         bodies = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (cfg.bodies, *leaf.shape)), one)
         return TrainState(learner, interaction.start(agent, bodies), jnp.int32(0), key)
 
-    return jax.eval_shape(begin, jax.random.key(0))
+    state = jax.eval_shape(jax.vmap(begin), seed_keys(cfg.seeds))
+    carry = Carry(state.carry, jax.ShapeDtypeStruct(ANY_LENGTH, jnp.uint8))  # pyright: ignore[reportArgumentType]
+    return dataclasses.replace(state, carry=carry)
+
+
+def _with_world(state: TrainState, world: UInt8[np.ndarray, " n"]) -> TrainState:
+    return dataclasses.replace(state, carry=Carry(state.carry.memory, jnp.asarray(world)))

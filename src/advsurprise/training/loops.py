@@ -13,7 +13,7 @@ from advsurprise.envs import find
 from advsurprise.learning.interaction import Agent
 from advsurprise.training import checkpoint
 from advsurprise.training.fused import Fused, make_env
-from advsurprise.training.hosted import Hosted, check_seeds, read_spec, state_shapes
+from advsurprise.training.hosted import Hosted, agents_of, read_spec, state_shapes
 
 
 @contextmanager
@@ -31,7 +31,6 @@ def check_loop(cfg: RunConfig) -> None:
     if find(cfg.env).kind == "pure":
         Fused(cfg)
         return
-    check_seeds(cfg)
     methods.make(cfg.method, read_spec(cfg), **cfg.method_fields)
 
 
@@ -39,7 +38,7 @@ def load_agents(cfg: RunConfig, record: pathlib.Path) -> tuple[list[Agent], int]
     """One agent per seed from a checkpoint of a run, and the updates done. No world is stepped."""
     if find(cfg.env).kind == "host":
         state = checkpoint.load(record, state_shapes(cfg, read_spec(cfg)))
-        return [state.learner.agent], int(state.update)
+        return agents_of(state), int(np.ravel(state.update)[0])
     loop = Fused(dataclasses.replace(cfg, devices=1))  # however many trained it, here they may not be
     state = checkpoint.load(record, loop.like())
     return loop.agents(state), int(np.ravel(state.update)[0])

@@ -94,7 +94,7 @@ def train(
                 run.sink.write(row)
             last = {name: float(np.mean(value)) for name, value in values.items()}
             if done % cfg.save_every == 0 or done == cfg.updates or stop:
-                save(folder, cfg, done, state)
+                save(folder, cfg, done, run.loop.saved(state))
     steps = done * cfg.steps_per_update
     if last:
         write_card(cfg, folder, steps, last)

@@ -10,17 +10,18 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from advsurprise.config import RunConfig
 from advsurprise.learning import ppo
-from advsurprise.learning.collect import HostCollector, ScanCollector, rollout_shapes
+from advsurprise.learning.collect import ScanCollector, rollout_shapes
 from advsurprise.learning.interaction import Agent
 from advsurprise.learning.learn import Learner, Tail, blank_tail
 from advsurprise.learning.players import played_by
 from advsurprise.methods.base import AbstractMethod
+from advsurprise.types import Rollout
 
 
 class TrainState(eqx.Module):
     """All that a run is between two updates. It is saved whole, and in pure worlds nothing else is needed to continue.
 
-    In the fused loop every leaf has a leading axis S, one entry per seed.
+    Every leaf has a leading axis S, one entry per seed.
     """
 
     learner: Learner
@@ -48,6 +49,10 @@ class Loop(Protocol):
         """A loaded state, ready for the next update."""
         ...
 
+    def saved(self, state: TrainState) -> TrainState:
+        """The state as it is written to disk."""
+        ...
+
     def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
         """Collects one rollout and learns from it; metrics have an axis S."""
         ...
@@ -63,14 +68,25 @@ def priming_length(method: AbstractMethod, bodies: int) -> int:
     return math.ceil(method.priming / (bodies * unit)) * unit
 
 
-def primed(agent: Agent, collector: ScanCollector | HostCollector, *, key: PRNGKeyArray) -> Agent:
+def primed(agent: Agent, collector: ScanCollector, *, key: PRNGKeyArray) -> Agent:
     """The agent after its method has seen some random steps, if it asks for them. They are no part of training."""
     if not agent.method.priming:
         return agent
-    start_key, collect_key = jax.random.split(key)
+    start_key, collect_key = prime_keys(key)
     carry = collector.start(agent, key=start_key)
     _, rollout = collector.collect(played_by(agent, "random"), carry, key=collect_key)
+    return primed_by(agent, rollout)
+
+
+def primed_by(agent: Agent, rollout: Rollout) -> Agent:
+    """The agent after its method has seen a rollout of random steps."""
     return Agent(agent.method, agent.policies, agent.method.prime(agent.learnt, rollout))
+
+
+def prime_keys(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+    """Keys of the worlds and of the actions of priming."""
+    start_key, collect_key = jax.random.split(key)
+    return start_key, collect_key
 
 
 def seed_keys(seeds: tuple[int, ...]) -> Key[Array, " S"]:
@@ -95,7 +111,7 @@ def rate_factor(cfg: RunConfig, update: Int[Array, ""]) -> Float[Array, ""] | No
     return ppo.rate_factor(cfg.ppo, update.astype(jnp.float32) * cfg.steps_per_update)
 
 
-def update_keys(state: TrainState) -> tuple[PRNGKeyArray, PRNGKeyArray]:
-    """Keys of the next update, for collecting and for learning."""
-    collect_key, learn_key = jax.random.split(jax.random.fold_in(state.key, state.update + 1))
+def update_keys(key: PRNGKeyArray, update: Int[Array, ""]) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+    """Keys of the update after `update` others, for collecting and for learning."""
+    collect_key, learn_key = jax.random.split(jax.random.fold_in(key, update + 1))
     return collect_key, learn_key

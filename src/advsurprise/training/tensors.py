@@ -117,6 +117,20 @@ def _restore_key(path: pathlib.Path, name: str, words: np.ndarray, like: Any, ke
     return key
 
 
+ANY_LENGTH = (-1,)
+"""Shape of a leaf of a tree to load into that may be as long as it was saved."""
+
+
+def with_saved_lengths(saved: dict[str, Leaf], wanted: dict[str, Any]) -> dict[str, Any]:
+    """The leaves that are wanted, those of any length as long as they were saved."""
+
+    def as_saved(name: str, leaf: Any) -> Any:
+        known = name in saved and len(saved[name].shape) == 1
+        return jax.ShapeDtypeStruct(saved[name].shape, leaf.dtype) if known and leaf.shape == ANY_LENGTH else leaf
+
+    return {name: as_saved(name, leaf) for name, leaf in wanted.items()}
+
+
 def check_leaves(path: pathlib.Path, saved: dict[str, Leaf], wanted: dict[str, Any]) -> None:
     """Refuses a checkpoint whose leaves are not those that are wanted."""
     other = "it was saved by another method, setting or version of advsurprise"

@@ -28,7 +28,7 @@ from advsurprise.envs.host.spaces import read_actions, read_metadata, read_obser
 from advsurprise.envs.registration import IDS
 from advsurprise.errors import UserError
 from advsurprise.evaluation.play import play_host
-from advsurprise.learning.collect import HostCollector
+from advsurprise.learning.host_collect import HostCollector
 from advsurprise.learning.interaction import make_agent
 from advsurprise.learning.learn import learn, make_learner
 from advsurprise.learning.networks import ImageTorso, blank_view, make_torso

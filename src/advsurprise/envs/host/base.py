@@ -2,8 +2,9 @@
 
 import abc
 
+import jax
 import numpy as np
-from jaxtyping import Int, Key, UInt8
+from jaxtyping import Array, Int, Key, UInt8
 
 from advsurprise.errors import UserError
 from advsurprise.types import EnvSpec, TimeStep
@@ -13,10 +14,11 @@ class Host(abc.ABC):
     """A world that steps outside of jax, for several seeds with as many bodies each.
 
     Bodies are in groups of equal size, so that one group's worlds step while the other's policies are computed: group g
-    of G holds bodies [g · B/G, (g + 1) · B/G) of every seed. Arrays have the axes [S, B/G, …] of a group, or [S, B, …].
+    of G holds bodies [g · B/G, (g + 1) · B/G) of every seed. Arrays have one row per body, seed by seed: S · B rows, or
+    S · B/G rows of a group.
     """
 
-    seeds: int
+    seeds: int = 1
     """Seeds S."""
     bodies: int
     """Bodies B of each seed."""
@@ -35,20 +37,20 @@ class Host(abc.ABC):
         """What a learner must know of the world."""
 
     @abc.abstractmethod
-    def reset(self, keys: Key[np.ndarray, " S"]) -> TimeStep:
-        """Begins the first episode of every body, axes [S, B]: the same key gives the same episodes, whatever other
-        seeds there are."""
+    def reset(self, seed: int | Key[Array, "..."]) -> TimeStep:
+        """Begins the first episode of every body: the same seed, or key, gives the same episodes. Of several seeds each
+        has a key of its own, and its episodes do not depend on what other seeds there are."""
 
     @abc.abstractmethod
-    def send(self, group: int, action: Int[np.ndarray, "S b"]) -> None:
+    def send(self, action: Int[np.ndarray, " rows"], group: int = 0) -> None:
         """Starts a step with every body of a group, and returns at once."""
 
     @abc.abstractmethod
-    def recv(self, group: int) -> TimeStep:
-        """Waits for the step that `send` started, axes [S, b]. Its arrays hold until the group's next `send`."""
+    def recv(self, group: int = 0) -> TimeStep:
+        """Waits for the step that `send` started. Its arrays hold until the group's next `send`."""
 
     @abc.abstractmethod
-    def relocate(self, group: int, request: Int[np.ndarray, "S b"]) -> TimeStep:
+    def relocate(self, request: Int[np.ndarray, " rows"], group: int = 0) -> TimeStep:
         """Relocates bodies between two steps: on `REWIND` back to the first state of their episode (worlds that
         cannot, to the beginning of a new one), on `RESTART` into a new one. Only `obs` and `place` of the result
         count."""
@@ -69,6 +71,15 @@ class Host(abc.ABC):
     def group_bodies(self) -> int:
         """Bodies of each seed in a group."""
         return self.bodies // self.groups
+
+
+def seed_keys(seed: int | Key[Array, "..."], seeds: int) -> Key[Array, " seeds"]:
+    """One key per seed, from an integer, a key or as many keys."""
+    key = jax.random.key(seed) if isinstance(seed, int) else seed
+    keys = key[None] if key.ndim == 0 else key
+    if len(keys) != seeds:
+        raise UserError(f"{seeds} seeds need a key each, not {len(keys)}")
+    return keys
 
 
 def check_sizes(name: str, *, seeds: int, bodies: int, groups: int) -> None:

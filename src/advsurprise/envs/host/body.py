@@ -67,8 +67,8 @@ class Body(abc.ABC):
         """Measures of the current state, for the timestep after a reset."""
         return {}
 
-    def close(self) -> None:
-        """Ends whatever the body has started."""
+    def close(self) -> None:  # noqa: B027
+        """Ends whatever the body has started; nothing, if it is left out."""
 
 
 class Maker(NamedTuple):

@@ -112,7 +112,7 @@ class GymnasiumHost(Host):
         never = np.zeros(self.bodies, bool)
         return self._timestep(shown, shown, np.zeros(self.bodies), never, never)
 
-    def send(self, action: Int[np.ndarray, " bodies"]) -> None:
+    def send(self, action: Int[np.ndarray, " rows"], group: int = 0) -> None:
         """Starts a step; only `async` bodies move before `recv`."""
         if not self._ready:
             raise RuntimeError("reset the world before stepping it")
@@ -126,7 +126,7 @@ class GymnasiumHost(Host):
             with _workers_alive(self.vector, self._spec.id):
                 self.vector.step_async(self._pending)
 
-    def recv(self) -> TimeStep:
+    def recv(self, group: int = 0) -> TimeStep:
         """Waits for the step that `send` started."""
         if self._pending is None:
             raise RuntimeError("send actions before receiving")
@@ -146,7 +146,7 @@ class GymnasiumHost(Host):
         self._length[done] = 0
         return timestep
 
-    def relocate(self, request: Int[np.ndarray, " bodies"]) -> TimeStep:
+    def relocate(self, request: Int[np.ndarray, " rows"], group: int = 0) -> TimeStep:
         """Begins a new episode of every body with a request: a Gymnasium environment cannot be rewound."""
         if not self._ready:
             raise RuntimeError("reset the world before relocating bodies")

@@ -1,90 +1,123 @@
 """A pure world behind the host contract."""
 
-from typing import Generic
+import functools
+from typing import Any, Generic
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int, PRNGKeyArray
+from jaxtyping import Array, Int, Key
 
 from advsurprise.envs.base import AbstractEnv, State, first_states, relocate_all, reset_all, step_all, step_keys
-from advsurprise.envs.host.base import Host
+from advsurprise.envs.host.base import Host, check_sizes, seed_keys
 from advsurprise.types import EnvSpec, TimeStep
 
 
 class PureHost(Host, Generic[State]):
-    """A pure world behind the host contract: batched numpy, one compiled step for all bodies."""
+    """A pure world behind the host contract: batched numpy, one compiled step for all bodies of a group."""
 
-    def __init__(self, env: AbstractEnv[State], bodies: int):
+    rewinds = True
+
+    def __init__(self, env: AbstractEnv[State], bodies: int, *, seeds: int = 1, groups: int = 1):
+        check_sizes(env.spec.id, seeds=seeds, bodies=bodies, groups=groups)
         self.env = env
-        self.bodies = bodies
-        self._count = 0
-        self._key = self._keys = self._state = self._first = self._pending = None
+        self.bodies, self.seeds, self.groups = bodies, seeds, groups
+        self._key: Any = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._count = [0] * self.groups
+        self._keys: list[Any] = [None] * self.groups
+        self._state: list[Any] = [None] * self.groups
+        self._first: list[Any] = [None] * self.groups
+        self._pending: list[Any] = [None] * self.groups
 
     @property
     def spec(self) -> EnvSpec:
         """What a learner must know of the world."""
         return self.env.spec
 
-    def reset(self, seed: int | PRNGKeyArray) -> TimeStep:
+    def reset(self, seed: int | Key[Array, "..."]) -> TimeStep:
         """Begins anew: the same seed (or key) gives the same episodes."""
-        key = jax.random.key(seed) if isinstance(seed, int) else seed
-        self._key, self._state, timestep = _reset_jit(self.env, self.bodies, key)
-        self._first, self._count = self._state, 0
-        self._keys = _keys_jit(self._key, jnp.int32(-1), self.bodies)
-        return _to_numpy(timestep)
+        self._forget()
+        self._key, state, timestep = _reset_jit(self.env, self.bodies, seed_keys(seed, self.seeds))
+        for group in range(self.groups):
+            here = self._slice(group)
+            self._state[group] = self._first[group] = jax.tree.map(lambda leaf, here=here: leaf[:, here], state)
+            self._keys[group] = _keys_jit(self._key, jnp.int32(-1), self.bodies)[:, here]
+        return _rows(timestep)
 
-    def send(self, action: Int[np.ndarray, " bodies"]) -> None:
+    def send(self, action: Int[np.ndarray, " rows"], group: int = 0) -> None:
         """Starts a step; jax computes it in the background."""
         if self._key is None:
             raise RuntimeError("reset the world before stepping it")
-        actions = jnp.asarray(action, jnp.int32)
-        self._keys = _keys_jit(self._key, jnp.int32(self._count), self.bodies)
-        self._count += 1
-        self._state, self._pending = _step_jit(self.env, self._keys, self._state, actions)
-        self._first = _first_jit(self._first, self._state, self._pending)
+        actions = jnp.asarray(action, jnp.int32).reshape(self.seeds, self.group_bodies)
+        self._keys[group] = _keys_jit(self._key, jnp.int32(self._count[group]), self.bodies)[:, self._slice(group)]
+        self._count[group] += 1
+        step = _step_jit(self.env, self._keys[group], self._state[group], self._first[group], actions)
+        self._state[group], self._first[group], self._pending[group] = step
 
-    def recv(self) -> TimeStep:
+    def recv(self, group: int = 0) -> TimeStep:
         """Waits for the step that `send` started."""
-        if self._pending is None:
+        if self._pending[group] is None:
             raise RuntimeError("send actions before receiving")
-        timestep, self._pending = self._pending, None
-        return _to_numpy(timestep)
+        timestep, self._pending[group] = self._pending[group], None
+        return _rows(timestep)
 
-    def relocate(self, request: Int[np.ndarray, " bodies"]) -> TimeStep:
+    def relocate(self, request: Int[np.ndarray, " rows"], group: int = 0) -> TimeStep:
         """Exact: a body that is rewound is in its episode's first state again."""
-        if self._keys is None:
+        if self._key is None:
             raise RuntimeError("reset the world before relocating bodies")
-        if self._pending is not None:
+        if self._pending[group] is not None:
             raise RuntimeError("receive the last step before relocating bodies")
-        requests = jnp.asarray(request, jnp.int32)
-        self._first, self._state, timestep = _relocate_jit(self.env, self._keys, self._first, self._state, requests)
+        requests = jnp.asarray(request, jnp.int32).reshape(self.seeds, self.group_bodies)
+        moved = _relocate_jit(self.env, self._keys[group], self._first[group], self._state[group], requests)
         # Relocated again before the next step, bodies must get another episode.
-        self._keys = _other_keys_jit(self._keys)
-        return _to_numpy(timestep)
+        self._first[group], self._state[group], self._keys[group], timestep = moved
+        return _rows(timestep)
 
     def close(self) -> None:
         """Drops the state."""
-        self._key = self._keys = self._state = self._first = self._pending = None
+        self._key = None
+        self._forget()
 
     @property
     def state(self) -> State:
-        """State of all bodies, batched, for drawing."""
-        return self._state  # pyright: ignore[reportReturnType]
+        """State of all bodies of one seed in one group, batched, for drawing."""
+        return jax.tree.map(lambda leaf: leaf[0], self._state[0])
+
+    def _slice(self, group: int) -> slice:
+        return slice(group * self.group_bodies, (group + 1) * self.group_bodies)
 
 
-def as_host(env: AbstractEnv[State], bodies: int) -> PureHost[State]:
+def as_host(env: AbstractEnv[State], bodies: int, *, seeds: int = 1, groups: int = 1) -> PureHost[State]:
     """Runs a pure world as a host one."""
-    return PureHost(env, bodies)
+    return PureHost(env, bodies, seeds=seeds, groups=groups)
 
 
-_reset_jit = jax.jit(reset_all, static_argnums=(0, 1))
-_keys_jit = jax.jit(step_keys, static_argnums=2)
-_other_keys_jit = jax.jit(jax.vmap(jax.vmap(lambda key: jax.random.fold_in(key, 1))))
-_step_jit = jax.jit(step_all, static_argnums=0)
-_relocate_jit = jax.jit(relocate_all, static_argnums=0)
-_first_jit = jax.jit(first_states)
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _reset_jit(env: AbstractEnv, bodies: int, keys: Key[Array, " S"]):
+    return jax.vmap(lambda key: reset_all(env, bodies, key))(keys)
 
 
-def _to_numpy(timestep: TimeStep) -> TimeStep:
-    return jax.tree.map(np.asarray, timestep)
+@functools.partial(jax.jit, static_argnums=2)
+def _keys_jit(keys: Key[Array, " S"], count: Int[Array, ""], bodies: int):
+    return jax.vmap(lambda key: step_keys(key, count, bodies))(keys)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _step_jit(env: AbstractEnv, keys: Key[Array, "S b 3"], state: Any, first: Any, action: Int[Array, "S b"]):
+    state, timestep = jax.vmap(lambda *each: step_all(env, *each))(keys, state, action)
+    return state, jax.vmap(first_states)(first, state, timestep), timestep
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _relocate_jit(env: AbstractEnv, keys: Key[Array, "S b 3"], first: Any, state: Any, request: Int[Array, "S b"]):
+    first, state, timestep = jax.vmap(lambda *each: relocate_all(env, *each))(keys, first, state, request)
+    other = jax.vmap(jax.vmap(jax.vmap(lambda key: jax.random.fold_in(key, 1))))(keys)
+    return first, state, other, timestep
+
+
+def _rows(timestep: TimeStep) -> TimeStep:
+    """One row per body, seed by seed, in numpy."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]), timestep)

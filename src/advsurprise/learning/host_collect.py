@@ -1,0 +1,191 @@
+"""Collecting experience in a host world: the two halves of a step, compiled, around `send` and `recv`.
+
+    group 0   | worlds step | policies    | worlds step | policies    | …
+    group 1   | policies    | worlds step | policies    | worlds step | …
+
+While one group's worlds step on other cores, the other group's policies are computed here. Every array has an axis S
+in front, one entry per seed. A rollout is written into buffers that are made once.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
+
+from advsurprise.envs.host.base import Host
+from advsurprise.learning import interaction
+from advsurprise.learning.collect import older_frames, record_step
+from advsurprise.learning.interaction import Agent, role_schedule
+from advsurprise.tree import over_seeds
+from advsurprise.types import Decision, Rollout, TimeStep, View, Views
+
+
+class Pending(eqx.Module):
+    """A group between its decisions and what they led to, axes [S, b, …]."""
+
+    memory: Any
+    view: View
+    decision: Decision
+
+
+Place = tuple[Any, Any]
+"""A step of the rollout, and the first body of a group."""
+
+
+class HostCollector:
+    """Collects in a host world, for all its seeds together. The arrays of a rollout hold until the next is begun."""
+
+    def __init__(self, host: Host, length: int):
+        self.host = host
+        self.length = length
+        self._buffer: Any = None
+        self._start = self._compiled(interaction.start)
+        self._noise = self._compiled(self._noise_of_all)
+        self._older = self._compiled(older_frames)
+        self._relocated = self._compiled(interaction.relocated)
+        self._ending = self._compiled(_ending)
+        self._decide = jax.jit(self._decided)
+        self._absorb = jax.jit(self._absorbed, donate_argnums=3)
+        self._absorb_and_decide = jax.jit(self._absorbed_and_decided, donate_argnums=3)
+        self._keep_older = jax.jit(_kept_older, donate_argnums=0)
+
+    def start(self, agent: Agent, *, key: Key[Array, " S"]) -> Any:
+        """Begins the first episode of every body: memories [S, B, …]. The world keeps its own state."""
+        return self._start(agent, self._on_device(self.host.reset(key)))
+
+    def collect(self, agent: Agent, memory: Any, *, key: Key[Array, " S"]) -> tuple[Any, Rollout]:
+        """One rollout, continuing where the last ended: memories and rollout, both with an axis S."""
+        noise, older = self._noise(agent, key), self._older(agent, memory)
+        size = self.host.group_bodies
+        groups = range(self.host.groups)
+        memories = [jax.tree.map(lambda leaf, g=group: leaf[:, g * size : (g + 1) * size], memory) for group in groups]
+        waiting: list[Any] = [self._send(group, agent, memories[group], noise, 0) for group in groups]
+        for index in range(self.length):
+            for group in groups:
+                timestep = self._on_device(self.host.recv(group))
+                if index == group == 0:
+                    self._prepare_buffer(agent, waiting[group], timestep, older)
+                memories[group], waiting[group] = self._go_on(group, agent, waiting[group], timestep, noise, index)
+        memory = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *memories)
+        last_value, next_role = self._ending(agent, memory)
+        return memory, jax.vmap(_rollout)(self._buffer, last_value, next_role)
+
+    def _go_on(self, group: int, agent: Agent, waiting: Pending, timestep: TimeStep, noise: Any, index: int):
+        """Takes in a step and sends the next: memories after the last step of a rollout, and what waits until then."""
+        place, more = self._place(index, group), index + 1 < self.length
+        if more and not agent.method.makes_requests:
+            turn = self._absorb_and_decide(agent, waiting, timestep, self._buffer, noise, place)
+            waiting, action, self._buffer = turn
+            self.host.send(_rows(action), group)
+            return None, waiting
+        memory, request, self._buffer = self._absorb(agent, waiting, timestep, self._buffer, place)
+        if agent.method.makes_requests:
+            seen = self._on_device(self.host.relocate(_rows(request), group))
+            memory = self._relocated(agent, memory, request, seen)
+        return (None, self._send(group, agent, memory, noise, index + 1)) if more else (memory, None)
+
+    def _send(self, group: int, agent: Agent, memory: Any, noise: Any, index: int) -> Pending:
+        """Decides for a group and starts its step."""
+        waiting, action = self._decide(agent, memory, noise, self._place(index, group))
+        self.host.send(_rows(action), group)
+        return waiting
+
+    def _on_device(self, timestep: TimeStep) -> TimeStep:
+        """A copy, with the axis S: the host writes over its arrays."""
+        split = jax.tree.map(lambda leaf: leaf.reshape(self.host.seeds, -1, *leaf.shape[1:]), timestep)
+        return jax.device_put(split, may_alias=False)
+
+    def _place(self, index: int, group: int) -> Place:
+        return np.int32(index), np.int32(group * self.host.group_bodies)
+
+    # Compiled, all seeds together.
+
+    def _compiled(self, function: Callable) -> Callable:
+        return jax.jit(over_seeds(function, self.host.seeds))
+
+    def _noise_of_all(self, agent: Agent, key: PRNGKeyArray) -> Float[Array, "T B A"]:
+        """The random part of all decisions of a rollout, the same however bodies are grouped."""
+        keys = jax.random.split(key, self.length)
+        return jax.vmap(lambda key: interaction.chance(agent.method, self.host.bodies, key=key))(keys)
+
+    def _decided(self, agent: Agent, memory: Any, noise: Any, place: Place) -> tuple[Pending, Int[Array, "S b"]]:
+        index, body = place
+        size = self.host.group_bodies
+        now = jax.lax.dynamic_slice_in_dim(noise[:, index], body, size, axis=1)
+        schedule = role_schedule(agent.method, self.length)
+        role = None if schedule is None else jnp.asarray(schedule, jnp.int32)[index]
+
+        def one(agent, memory, noise):
+            view, decision = interaction.decide(agent, memory, noise=noise, role=role)
+            return Pending(memory, view, decision), interaction.world_action(agent, memory, decision)
+
+        return over_seeds(one, self.host.seeds)(agent, memory, now)
+
+    def _recorded(self, agent: Agent, waiting: Pending, timestep: TimeStep):
+        """Memories, requests and the record of a step."""
+
+        def one(agent, waiting, timestep):
+            memory, signal, final_value = interaction.absorb(agent, waiting.memory, waiting.decision, timestep)
+            request = interaction.requests(agent, memory) if agent.method.makes_requests else None
+            step = record_step(waiting.view, waiting.decision, timestep, signal, final_value, request)
+            return memory, request, step
+
+        return over_seeds(one, self.host.seeds)(agent, waiting, timestep)
+
+    def _absorbed(self, agent: Agent, waiting: Pending, timestep: TimeStep, buffer: Any, place: Place):
+        memory, request, step = self._recorded(agent, waiting, timestep)
+        return memory, request, _written(buffer, step, place)
+
+    def _absorbed_and_decided(self, agent, waiting, timestep: TimeStep, buffer: Any, noise: Any, place: Place):
+        memory, _, buffer = self._absorbed(agent, waiting, timestep, buffer, place)
+        waiting, action = self._decided(agent, memory, noise, (place[0] + 1, place[1]))
+        return waiting, action, buffer
+
+    # The buffers.
+
+    def _prepare_buffer(self, agent: Agent, waiting: Pending, timestep: TimeStep, older: Any) -> None:
+        """Makes the buffers, the first time, and puts the observations before the first step in front."""
+        if self._buffer is None:
+            _, _, step = jax.eval_shape(self._recorded, agent, waiting, timestep)
+            lengths = jax.tree.map(lambda _: self.length, step) | {"frame": self.length + older.shape[1]}
+            self._buffer = jax.tree.map(self._zeros, step, lengths)
+        self._buffer = self._keep_older(self._buffer, older)
+
+    def _zeros(self, leaf: jax.ShapeDtypeStruct, length: int) -> Array:
+        return jnp.zeros((leaf.shape[0], length, self.host.bodies, *leaf.shape[2:]), leaf.dtype)
+
+
+def _ending(agent: Agent, memory: Any) -> tuple[Any, Any]:
+    """Values and turns after the last step."""
+    return interaction.values(agent, memory), interaction.turns(agent, memory)
+
+
+def _rollout(buffer: dict[str, Any], last_value: Any, next_role: Any) -> Rollout:
+    """The rollout of one seed, from the buffers; nothing is copied."""
+    others = {name: part for name, part in buffer.items() if name not in ("frame", "view")}
+    return Rollout(Views(buffer["frame"], **buffer["view"]), **others, last_value=last_value, next_role=next_role)
+
+
+def _kept_older(buffer: dict[str, Any], older: Array) -> dict[str, Any]:
+    return buffer | {"frame": buffer["frame"].at[:, : older.shape[1]].set(older)}
+
+
+def _written(buffer: dict[str, Any], step: dict[str, Any], place: Place) -> dict[str, Any]:
+    """The buffers [S, T, B, …] with one step of one group [S, b, …]; frames begin behind the older ones."""
+    index, body = place
+    older = buffer["frame"].shape[1] - buffer["reward"].shape[1]
+
+    def write(whole: Array, part: Array, first: int) -> Array:
+        return jax.lax.dynamic_update_slice(whole, part[:, None], (0, index + first, body, *[0] * (whole.ndim - 3)))
+
+    rest = {name: part for name, part in step.items() if name != "frame"}
+    written = jax.tree.map(lambda whole, part: write(whole, part, 0), {name: buffer[name] for name in rest}, rest)
+    return written | {"frame": write(buffer["frame"], step["frame"], older)}
+
+
+def _rows(of_bodies: Int[Array, "S b"]) -> Int[np.ndarray, " rows"]:
+    return np.asarray(of_bodies).reshape(-1)
