@@ -209,8 +209,6 @@ class Views(eqx.Module):
 class Rollout(eqx.Module):
     """A stretch of experience, axes [T, B, …]."""
 
-    views: Views
-    """What the acting policies saw."""
     decision: Decision
     """What was decided, with a leading axis T."""
     reward: Float[Array, "T B"]
@@ -229,6 +227,8 @@ class Rollout(eqx.Module):
     """The world's measures at each step."""
     next_role: Int[Array, " B"]
     """Which role moves after the last step."""
+    views: Any = None
+    """What the acting policies saw, `Views`; None in a rollout that no policy learns from."""
     old: int = eqx.field(static=True, default=0)
     """Steps at the beginning that the rollout before it ended with (`AbstractMethod.lookback`)."""
 

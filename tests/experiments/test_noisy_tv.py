@@ -8,16 +8,15 @@ import pytest
 
 from advsurprise.experiments import noisy_tv
 from advsurprise.methods.rnd import Signal
-from advsurprise.types import Decision, Rollout, View
+from advsurprise.types import Decision, Rollout
 
 WALL, EMPTY, RED, CLASSES = 2, 1, 10, 16
 
 
 def make_rollout(obs, room):
     nothing = jnp.zeros(obs.shape[:2])
-    view = View(nothing, nothing, nothing)
     idle = jnp.zeros(1, jnp.int32)
-    decision = Decision(view, idle, idle, jnp.zeros((1, 2)), jnp.zeros(1), jnp.zeros((1, 1)))
+    decision = Decision(idle, idle, jnp.zeros((1, 2)), jnp.zeros(1), jnp.zeros((1, 1)))
     never = nothing > 0
     return Rollout(
         decision,

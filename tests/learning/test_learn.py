@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from advsurprise.learning.learn import usable_steps
-from advsurprise.types import Decision, Rollout, Score, View
+from advsurprise.types import Decision, Rollout, Score
 
 STEPS, BODIES, ROLES = 23, 40, 3
 
@@ -17,8 +17,7 @@ def _rollout(rng):
     value = jnp.asarray(rng.normal(size=(STEPS, BODIES, 1)), jnp.float32)
     zeros, ends = jnp.zeros((STEPS, BODIES)), jnp.asarray(rng.random((STEPS, BODIES)) < 0.08)
     idle = jnp.zeros((STEPS, BODIES), jnp.int32)
-    view = View(zeros, zeros, zeros)
-    decision = jax.vmap(Decision)(view, jnp.asarray(role, jnp.int32), idle, zeros[..., None], zeros, value)
+    decision = jax.vmap(Decision)(jnp.asarray(role, jnp.int32), idle, zeros[..., None], zeros, value)
     last_value = {str(index): jnp.full((BODIES, 1), 100.0 + index) for index in range(ROLES)}
     next_role = jnp.asarray(rng.integers(0, ROLES, BODIES), jnp.int32)
     return Rollout(decision, zeros, ends, jnp.zeros_like(ends), {}, last_value, None, {}, next_role)

@@ -21,7 +21,7 @@ from advsurprise.learning.interaction import Agent
 from advsurprise.learning.learn import blank_tail, joined, next_tail, role_batch
 from advsurprise.learning.stats import scale
 from advsurprise.methods.adversarial_surprise import AdversarialSurprise
-from advsurprise.types import OVER_TIME, Decision, EnvSpec, Rollout, TimeStep, View
+from advsurprise.types import OVER_TIME, Decision, EnvSpec, Rollout, TimeStep
 
 SHAPE, CLASSES, BODIES, STEPS = (2, 3), 5, 3, 60
 CELLS = math.prod(SHAPE)
@@ -176,8 +176,7 @@ def _library(method, played):
         led_to, shown, terminated, truncated = now
         role = jax.vmap(method.turn)(memory)
         idle = jnp.zeros(BODIES, jnp.int32)
-        quiet = View(jnp.zeros(BODIES), jnp.zeros(BODIES), jnp.zeros(BODIES))
-        decision = Decision(quiet, role, idle, jnp.zeros((BODIES, 4)), jnp.zeros(BODIES), jnp.zeros((BODIES, 1)))
+        decision = Decision(role, idle, jnp.zeros((BODIES, 4)), jnp.zeros(BODIES), jnp.zeros((BODIES, 1)))
         timestep = TimeStep(shown, jnp.zeros(BODIES), terminated, truncated, led_to, {})
         after, signal, _ = interaction.absorb(agent, memory, decision, timestep)
         return after, (memory, jax.vmap(method.see)(memory), decision, signal)

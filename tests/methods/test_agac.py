@@ -81,11 +81,12 @@ def log_softmax(logits):
 
 def adversary_logits(adversary, rollout):
     """One-hot frames through the torso's two tanh layers; the time joins; tanh layers; a linear head."""
-    frames = np.asarray(rollout.decision.view.frames)
+    view = rollout.views.all()
+    frames = np.asarray(view.frames)
     x = np.eye(3)[frames].reshape(*frames.shape[:2], -1)
     for layer in adversary.torso.layers:
         x = np.tanh(dense(layer, x))
-    x = np.concatenate([x, np.asarray(rollout.decision.view.time, np.float64)[..., None]], axis=-1)
+    x = np.concatenate([x, np.asarray(view.time, np.float64)[..., None]], axis=-1)
     for layer in adversary.layers:
         x = np.tanh(dense(layer, x))
     return dense(adversary.head, x)
@@ -233,7 +234,7 @@ def _library_counts(method, learnt, first, led_to, fresh, over):
         final, new, ends = now
         idle = jnp.zeros(BODIES, jnp.int32)
         view = jax.vmap(method.see)(memory)
-        decision = Decision(view, idle, idle, jnp.zeros((BODIES, ACTIONS)), nothing, jnp.zeros((BODIES, 1)))
+        decision = Decision(idle, idle, jnp.zeros((BODIES, ACTIONS)), nothing, jnp.zeros((BODIES, 1)))
         place = jnp.where(ends[:, None], new, final)
         memory, signal, _ = interaction.absorb(agent, memory, decision, timestep(place, final, ends))
         return memory, signal.first

@@ -31,7 +31,7 @@ from advsurprise.learning.networks import FixedPolicy
 from advsurprise.learning.players import with_players
 from advsurprise.methods.asp import ASP, Signal
 from advsurprise.training.fused import Fused
-from advsurprise.types import OVER_TIME, Decision, EnvSpec, Rollout, TimeStep, View
+from advsurprise.types import OVER_TIME, Decision, EnvSpec, Rollout, TimeStep
 
 LEFT, STAY, RIGHT = range(3)
 STOP = 3
@@ -93,18 +93,19 @@ class Game:
 def _follow(rollout, after, method, body):
     """Plays the recorded actions of a body by the rules, compares what was recorded, and returns its games."""
     game = Game(method.mode, method.limit, method.stack)
-    frames = np.asarray(rollout.decision.view.frames)[:, body]
+    view = jax.tree.map(np.asarray, rollout.views.all())
+    frames = view.frames[:, body]
     # What each step led to is what is seen next, but for hand-overs in `repeat` and ends, where only the cell counts.
-    seen_next = np.concatenate([frames[1:, -1], np.asarray(after.frames)[body, -1:]])
+    seen_next = np.concatenate([frames[1:, -1], np.asarray(after.frames.stack)[body, -1:]])
     game.begin(frames[0, -1])
     books = []
     for t in range(frames.shape[0]):
         role, target, time = game.expected()
         decision = jax.tree.map(lambda leaf, t=t: np.asarray(leaf)[t, body], rollout.decision)
         assert method.roles[int(decision.role)] == role
-        assert np.array_equal(decision.view.frames[1:], game.history)
-        assert float(decision.view.time) == pytest.approx(time)
-        assert decision.view.frames[0][0] == target[0]
+        assert np.array_equal(frames[t], game.history)
+        assert float(view.time[t, body]) == pytest.approx(time)
+        assert view.goal[t, body][0] == target[0]
         action = int(decision.action)
         goes_back = method.mode == "repeat" and role == "alice" and action >= 3
         # After a rewind the goal itself shows what Alice saw last.
@@ -118,8 +119,8 @@ def _follow(rollout, after, method, body):
 
 
 def _goal_after(rollout, after, t, body):
-    frames = rollout.decision.view.frames
-    return np.asarray(frames[t + 1, body, 0] if t + 1 < frames.shape[0] else after.goal[body])
+    goals = rollout.views.goal
+    return np.asarray(goals[t + 1, body] if t + 1 < len(goals) else after.goal[body])
 
 
 def _owed(books, value, clock):
@@ -353,7 +354,7 @@ def test_a_world_that_ends_bobs_turn_spares_him_nothing():
 def _noted(signal, over, bob_value):
     """A rollout of one body with nothing in it but signals and ends."""
     nothing = jnp.zeros((1, 1))
-    blank = Decision(View(nothing, nothing, nothing[0]), *[jnp.zeros(1, jnp.int32)] * 2, nothing, nothing[0], nothing)
+    blank = Decision(*[jnp.zeros(1, jnp.int32)] * 2, nothing, nothing[0], nothing)
     decision = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(over)), blank)
     last = {"alice": nothing, "bob": nothing + bob_value}
     return Rollout(
@@ -449,16 +450,23 @@ def rooms():
     collector, host = ScanCollector(env, CROWD, 1), HostCollector(as_host(env, CROWD), 1)
     collect = jax.jit(lambda carry, key: collector.collect(agent, carry, key=key))
     start_key, *keys = jax.random.split(jax.random.key(6), 1 + WALKED)
-    carries, memories = [jax.jit(collector.start)(agent, key=start_key)], [host.start(agent, key=start_key)]
+    carries = [jax.jit(collector.start)(agent, key=start_key)]
+    seeds, memory = _with_seed_axis(agent), host.start(_with_seed_axis(agent), key=start_key[None])
+    memories = [memory]
     scanned, hosted = [], []
     for key in keys:
         carry, rollout = collect(carries[-1], key)
-        memory, host_rollout = host.collect(agent, memories[-1], key=key)
+        memory, host_rollout = host.collect(seeds, memory, key=key[None])
         carries.append(carry)
         memories.append(memory)
         scanned.append(rollout)
-        hosted.append(host_rollout)
+        hosted.append(jax.tree.map(np.asarray, host_rollout))
+    memories, hosted = (jax.tree.map(lambda leaf: leaf[0], each) for each in (memories, hosted))
     return carries, scanned, memories, hosted
+
+
+def _with_seed_axis(agent):
+    return jax.tree.map(lambda leaf: leaf[None], agent)
 
 
 def test_the_collectors_collect_the_same(rooms):
@@ -501,8 +509,8 @@ def test_bob_begins_in_the_first_state_but_for_what_was_counted(rooms):
         assert bool((getattr(rewound, name) >= getattr(last, name)).all()), name
     # Bob sees what Alice saw first, over and over, and before it what she saw last.
     memory = carries[HAND_OVER].memory
-    first_seen = np.asarray(carries[0].memory.frames[:, -1])
-    assert all(np.array_equal(memory.frames[:, index], first_seen) for index in range(4))
+    first_seen = np.asarray(carries[0].memory.frames.stack[:, -1])
+    assert all(np.array_equal(memory.frames.stack[:, index], first_seen) for index in range(4))
     assert not np.array_equal(memory.goal, first_seen)
     assert np.asarray(memory.time).tolist() == np.asarray(memory.set_at).tolist() == [HAND_OVER] * CROWD
 

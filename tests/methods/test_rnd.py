@@ -12,7 +12,7 @@ from advsurprise.errors import UserError
 from advsurprise.learning import learn
 from advsurprise.learning.fit import fit, named
 from advsurprise.methods.rnd import RND, Signal
-from advsurprise.types import Decision, EnvSpec, Rollout, TimeStep, View
+from advsurprise.types import Decision, EnvSpec, Rollout, TimeStep
 
 pytestmark = pytest.mark.slow
 
@@ -32,9 +32,8 @@ def make_rollout(obs, *, method, reward=None, over=None, seed=0):
 
     nothing = jnp.zeros(shape)
     idle = jnp.zeros(shape, jnp.int32)
-    view = View(nothing, nothing, nothing)
     return Rollout(
-        decision=jax.vmap(Decision)(view, idle, idle, jnp.zeros((*shape, 4)), nothing, value(*shape)),
+        decision=jax.vmap(Decision)(idle, idle, jnp.zeros((*shape, 4)), nothing, value(*shape)),
         reward=nothing if reward is None else jnp.asarray(reward, jnp.float32),
         terminated=jnp.zeros(shape, bool) if over is None else jnp.asarray(over),
         truncated=jnp.zeros(shape, bool),

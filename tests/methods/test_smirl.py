@@ -11,7 +11,7 @@ from advsurprise.errors import UserError
 from advsurprise.learning import interaction
 from advsurprise.learning.interaction import Agent
 from advsurprise.methods.smirl import Smirl
-from advsurprise.types import Decision, EnvSpec, Rollout, TimeStep, View
+from advsurprise.types import Decision, EnvSpec, Rollout, TimeStep
 
 SHAPE, CLASSES, BODIES, STEPS = (2, 3), 4, 3, 30
 FIXED = EnvSpec("cells", SHAPE, "int32", "classes", CLASSES, 4, 10, ())
@@ -61,9 +61,8 @@ def _reference(led_to, ended, *, horizon=None):
 def _library(method, led_to, ended):
     """The rollout that the library records: every death is followed by a first observation of zeros."""
     agent = Agent(method, {}, method.init(bodies=BODIES, key=jax.random.key(0)))
-    quiet = View(jnp.zeros(BODIES), jnp.zeros(BODIES), jnp.zeros(BODIES))
     idle = jnp.zeros(BODIES, jnp.int32)
-    decision = Decision(quiet, idle, idle, jnp.zeros((BODIES, 4)), jnp.zeros(BODIES), jnp.zeros((BODIES, 1)))
+    decision = Decision(idle, idle, jnp.zeros((BODIES, 4)), jnp.zeros(BODIES), jnp.zeros((BODIES, 1)))
     no = jnp.zeros(BODIES, bool)
 
     def step(memory, now):

@@ -142,4 +142,5 @@ def as_rollout(steps: dict[str, Any], older: Shaped[Array, "..."], last_value: A
     """A rollout of recorded steps [T, B, …] and of the observations before the first."""
     frames = jnp.concatenate([older, steps["frame"]])
     others = {name: steps[name] for name in steps if name not in ("frame", "view")}
-    return Rollout(Views(frames, **steps["view"]), **others, last_value=last_value, next_role=next_role)
+    views = Views(frames, **steps["view"])
+    return Rollout(**others, last_value=last_value, next_role=next_role, views=views)

@@ -167,7 +167,8 @@ def _ending(agent: Agent, memory: Any) -> tuple[Any, Any]:
 def _rollout(buffer: dict[str, Any], last_value: Any, next_role: Any) -> Rollout:
     """The rollout of one seed, from the buffers; nothing is copied."""
     others = {name: part for name, part in buffer.items() if name not in ("frame", "view")}
-    return Rollout(Views(buffer["frame"], **buffer["view"]), **others, last_value=last_value, next_role=next_role)
+    views = Views(buffer["frame"], **buffer["view"])
+    return Rollout(**others, last_value=last_value, next_role=next_role, views=views)
 
 
 def _kept_older(buffer: dict[str, Any], older: Array) -> dict[str, Any]:
