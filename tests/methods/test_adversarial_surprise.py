@@ -21,7 +21,7 @@ from advsurprise.learning.interaction import Agent
 from advsurprise.learning.learn import blank_tail, joined, next_tail, role_batch
 from advsurprise.learning.stats import scale
 from advsurprise.methods.adversarial_surprise import AdversarialSurprise
-from advsurprise.types import OVER_TIME, Decision, EnvSpec, Rollout, TimeStep
+from advsurprise.types import OVER_TIME, Decision, EnvSpec, Rollout, TimeStep, Views
 
 SHAPE, CLASSES, BODIES, STEPS = (2, 3), 5, 3, 60
 CELLS = math.prod(SHAPE)
@@ -199,6 +199,7 @@ def _library(method, played):
         signal=signal,
         info={},
         next_role=jax.vmap(method.turn)(last),
+        views=Views(nothing, decision.action, nothing, nothing[..., 0], None),
     )
     return rollout, memory, view
 
@@ -221,7 +222,7 @@ def _settled(roles, ended, length):
 
 def _part(rollout, begin, end):
     """Steps `begin` to `end` of a rollout, as if collected on their own."""
-    steps = {name: jax.tree.map(lambda leaf: leaf[begin:end], getattr(rollout, name)) for name in OVER_TIME}
+    steps = {name: jax.tree.map(lambda leaf: leaf[begin:end], getattr(rollout, name)) for name in (*OVER_TIME, "views")}
     next_role = rollout.decision.role[end] if end < STEPS else rollout.next_role
     return dataclasses.replace(rollout, **steps, next_role=next_role)
 
@@ -442,17 +443,19 @@ def test_every_step_is_learned_from_once_and_explore_for_the_whole_control_turn(
     tail = blank_tail(_part(rollout, 0, method.lookback(7)))
     times = {role: np.zeros((STEPS, BODIES), int) for role in method.roles}
     begin, learnt = 0, method.init(bodies=BODIES, key=jax.random.key(0))
+    score = jax.jit(method.score)
     for length in itertools.cycle(lengths):
         if begin + length > STEPS:
             break
         window = joined(tail.rollout, _part(rollout, begin, begin + length))
-        learnt, scores = method.score(learnt, window)
+        learnt, scores = score(learnt, window)
         usable = {}
         for index, role in enumerate(method.roles):
             done = tail.learned[role]
             _, rows, usable[role] = role_batch(window, scores[role], index, method, learned=done, lam=0.9)
+            rewards = np.asarray(scores[role].reward[..., 0] / scale(learnt))
             for step, body in zip(*np.nonzero(np.asarray(rows.mask).reshape(-1, BODIES)), strict=True):
-                reward = float(scores[role].reward[step, body, 0] / scale(learnt))
+                reward = rewards[step, body]
                 when = begin - window.old + step
                 assert roles[when, body] == role
                 assert reward == pytest.approx(pay[role][when, body], rel=1e-4, abs=1e-4)

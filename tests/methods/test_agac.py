@@ -14,7 +14,7 @@ from advsurprise.learning import interaction, learn
 from advsurprise.learning.fit import fit, named
 from advsurprise.learning.interaction import Agent
 from advsurprise.methods.agac import AGAC, Signal
-from advsurprise.types import Decision, EnvSpec, Rollout, TimeStep, View
+from advsurprise.types import Decision, EnvSpec, Rollout, TimeStep, Views
 
 pytestmark = pytest.mark.slow
 
@@ -27,8 +27,8 @@ def make_rollout(*, steps=STEPS, seed=0, logits=None):
     """A rollout with everything at random; `logits` may depend on the newest observation."""
     rng = np.random.default_rng(seed)
     shape = (steps, BODIES)
-    frames = rng.integers(0, 3, (*shape, 4, 5))
-    logits = rng.normal(size=(*shape, ACTIONS)) * 2 if logits is None else logits(frames[..., -1, :])
+    frames, age = rng.integers(0, 3, (3 + shape[0], *shape[1:], 5)), rng.integers(0, 4, shape)
+    logits = rng.normal(size=(*shape, ACTIONS)) * 2 if logits is None else logits(frames[3:])
     action = (logits + rng.gumbel(size=logits.shape)).argmax(-1)
     ends = rng.random(shape) < 0.25
     truncated = ends & (rng.random(shape) < 0.5)
@@ -36,13 +36,14 @@ def make_rollout(*, steps=STEPS, seed=0, logits=None):
     def real(x):
         return jnp.asarray(x, jnp.float32)
 
-    view = View(jnp.asarray(frames, jnp.int32), jnp.zeros((*shape, 5, 0)), real(rng.random(shape)))
+    ints = (jnp.asarray(each, jnp.int32) for each in (frames, age))
+    views = Views(*ints, jnp.zeros((*shape, 5, 0)), real(rng.random(shape)), None)
     log_prob = np.take_along_axis(log_softmax(logits), action[..., None], -1)[..., 0]
     action = jnp.asarray(action, jnp.int32)
     value = real(rng.normal(size=(*shape, 1)))
     final = np.where(truncated[..., None], rng.normal(size=(*shape, 1)), 0)
     return Rollout(
-        decision=jax.vmap(Decision)(view, action * 0, action, real(logits), real(log_prob), value),
+        decision=jax.vmap(Decision)(action * 0, action, real(logits), real(log_prob), value),
         reward=real(rng.normal(size=shape)),
         terminated=jnp.asarray(ends & ~truncated),
         truncated=jnp.asarray(truncated),
@@ -51,6 +52,7 @@ def make_rollout(*, steps=STEPS, seed=0, logits=None):
         signal=Signal(jnp.asarray(rng.random(shape) < 0.4)),
         info={},
         next_role=jnp.zeros(BODIES, jnp.int32),
+        views=views,
     )
 
 
@@ -233,7 +235,6 @@ def _library_counts(method, learnt, first, led_to, fresh, over):
     def step(memory, now):
         final, new, ends = now
         idle = jnp.zeros(BODIES, jnp.int32)
-        view = jax.vmap(method.see)(memory)
         decision = Decision(idle, idle, jnp.zeros((BODIES, ACTIONS)), nothing, jnp.zeros((BODIES, 1)))
         place = jnp.where(ends[:, None], new, final)
         memory, signal, _ = interaction.absorb(agent, memory, decision, timestep(place, final, ends))

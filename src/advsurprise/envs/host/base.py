@@ -30,6 +30,8 @@ class Host(abc.ABC):
     """Whether a body that is rewound is in its episode's very first state again."""
     replaced: int = 0
     """Worker processes that died and were replaced so far."""
+    notes: tuple[str, ...] = ()
+    """What a person should know of how the world is run, a line each."""
 
     @property
     @abc.abstractmethod

@@ -6,8 +6,8 @@
 
 import contextlib
 import functools
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
 
 import gymnasium
 import jax
@@ -17,49 +17,115 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, Shaped
 
 from advsurprise.envs.host.base import Host
-from advsurprise.envs.host.load import make_body, sentence
-from advsurprise.envs.host.spaces import read_actions, read_metadata, read_observations
+from advsurprise.envs.host.body import Maker
+from advsurprise.envs.host.gymnasium_body import MAKE, maker, step_seconds
+from advsurprise.envs.host.load import make_env, sentence
+from advsurprise.envs.host.pool import BodyHost
+from advsurprise.envs.host.spaces import read_actions, read_metadata, read_observations, short
 from advsurprise.errors import UserError, nearest
 from advsurprise.types import CONTINUE, EnvSpec, Measure, TimeStep
 
-Vectorization = Literal["sync", "async", "native"]
+Vectorization = Literal["auto", "sync", "async", "native"]
 MEASURES = (
     Measure("episode_return", "the world's own reward per episode", short="return", shown=True),
     Measure("episode_length", "steps per episode", short="length", shown=True),
 )
-"""Measured here for every environment: the sum of rewards and the number of steps of the episode so far."""
+"""Measured for every environment: the sum of rewards and the number of steps of the episode so far."""
+LONG_STEP = 50e-6
+"""Seconds from which on a step is worth a worker process: handing it over and back costs about as much."""
 
 
 def open_host(
     name: str,
     bodies: int,
     *,
+    seeds: int = 1,
     kwargs: dict[str, Any] | None = None,
-    vectorization: Vectorization | None = None,
-) -> "GymnasiumHost":
-    """Opens `package:Name-v0`, `Name-v0` or `path/to/file.py:Class` for some bodies.
+    vectorization: Vectorization = "auto",
+) -> Host:
+    """Opens `package:Name-v0`, `Name-v0` or `path/to/file.py:Class` for some bodies of each of some seeds.
 
-    The package is imported and the file is run, with all that they do: name only what you trust. Bodies run one after
-    the other (`sync`, the default) or each in a process of its own (`async`; processes are spawned, so a script that
-    asks for them must begin under ``if __name__ == "__main__"``). `native` asks for the environment's own vector form.
+    The package is imported and the file is run, with all that they do: name only what you trust. Bodies are stepped one
+    after the other in this process (`sync`), in worker processes (`async`), or by the environment's own vector form
+    (`native`, one seed). `auto` is the vector form if there is one that resets within a step, else what suits the time
+    that a step takes.
     """
     if bodies < 1:
         raise UserError(f"bodies must be at least 1, not {bodies}")
-    known = ("sync", "async", "native")
-    if vectorization is not None and vectorization not in known:
+    known = get_args(Vectorization)
+    if vectorization not in known:
         raise UserError(f"unknown vectorization {nearest(str(vectorization), known)}")
-    vector = _make_vector(name, bodies, kwargs or {}, vectorization or "sync")
+    kwargs = kwargs or {}
+    if vectorization == "native" or (vectorization == "auto" and seeds == 1 and has_vector_form(name)):
+        host = _open_native(name, bodies, seeds, kwargs, required=vectorization == "native")
+        if host is not None:
+            return host
+    with contextlib.closing(make_env(name, kwargs)) as env:
+        spec = read_spec(env, name)
+        seconds = step_seconds(env) if vectorization == "auto" else 0.0
+    portable = maker(name, kwargs)
+    apart = vectorization == "async" or (seconds >= LONG_STEP and portable is not None and is_portable(name))
+    if vectorization == "async" and portable is None:
+        raise UserError(f"{name}: worker processes need settings that can be written as JSON, not {short(kwargs)}")
+    made = portable or Maker(MAKE, {"name": name, "kwargs": kwargs})
+    host = BodyHost(spec, made, seeds=seeds, bodies=bodies, workers=None if apart else 0)
+    if vectorization == "auto":
+        where = f"in {len(host.worker_pids)} worker processes" if apart else "in this process"
+        host.notes = (f"{name}: a step takes {seconds * 1e6:.0f} µs; bodies are stepped {where}",)
+    return host
+
+
+def read_spec(env: gymnasium.Env, name: str) -> EnvSpec:
+    """What a learner must know of an environment."""
+    return _spec(env.observation_space, env.action_space, env.metadata, name)
+
+
+def _spec(observations: gymnasium.Space, actions: gymnasium.Space, metadata: Mapping[str, Any], name: str) -> EnvSpec:
+    reading, discrete = read_observations(observations, name), read_actions(actions, name)
+    return EnvSpec(
+        id=name,
+        observation_shape=reading.shape,
+        observation_dtype=reading.dtype,
+        observation_kind=reading.kind,
+        num_classes=reading.num_classes,
+        num_actions=int(discrete.n),
+        max_steps=0,
+        measures=MEASURES,
+        truncates=True,
+        **read_metadata(metadata, discrete, name),
+    )
+
+
+def has_vector_form(name: str) -> bool:
+    """Whether an environment is registered with a vector form of its own."""
+    registered = gymnasium.registry.get(name)
+    return registered is not None and registered.vector_entry_point is not None
+
+
+def is_portable(name: str) -> bool:
+    """Whether another process can make the environment by its name: not if a class was registered by this one."""
+    registered = gymnasium.registry.get(name)
+    return registered is None or isinstance(registered.entry_point, str)
+
+
+def _open_native(
+    name: str, bodies: int, seeds: int, kwargs: dict[str, Any], *, required: bool
+) -> "GymnasiumHost | None":
+    if seeds > 1:
+        raise UserError(f"{name}: its vector form takes one seed at a time, not {seeds}")
+    try:
+        vector = gymnasium.make_vec(name, num_envs=bodies, vectorization_mode="vector_entry_point", **kwargs)
+    except Exception as error:
+        if not required:
+            return None
+        raise UserError(f"{name} could not be opened for {bodies} bodies: {sentence(error)}") from error
     try:
         return GymnasiumHost(vector, name)
     except UserError:
         vector.close()
-        raise
-
-
-class WorkerDied(UserError):
-    """A process that ran a body ended by itself or was killed."""
-
-    exit_code = 1
+        if required:
+            raise
+        return None
 
 
 class GymnasiumHost(Host):
@@ -73,21 +139,9 @@ class GymnasiumHost(Host):
         self.vector = vector
         self.bodies = vector.num_envs
         self._reading = read_observations(vector.single_observation_space, name)
-        actions = read_actions(vector.single_action_space, name)
-        self._first_action = int(actions.start)
+        self._first_action = int(read_actions(vector.single_action_space, name).start)
         self._mode = _autoreset_mode(vector, name)
-        self._spec = EnvSpec(
-            id=name,
-            observation_shape=self._reading.shape,
-            observation_dtype=self._reading.dtype,
-            observation_kind=self._reading.kind,
-            num_classes=self._reading.num_classes,
-            num_actions=int(actions.n),
-            max_steps=0,
-            measures=MEASURES,
-            truncates=True,
-            **read_metadata(vector.metadata, actions, name),
-        )
+        self._spec = _spec(vector.single_observation_space, vector.single_action_space, vector.metadata, name)
         self._ready = False
         self._shown: Shaped[np.ndarray, "bodies ..."] = np.zeros((self.bodies, *self._reading.shape))
         self._pending: Int[np.ndarray, " bodies"] | None = None
@@ -113,7 +167,7 @@ class GymnasiumHost(Host):
         return self._timestep(shown, shown, np.zeros(self.bodies), never, never)
 
     def send(self, action: Int[np.ndarray, " rows"], group: int = 0) -> None:
-        """Starts a step; only `async` bodies move before `recv`."""
+        """Starts a step; bodies move in `recv`."""
         if not self._ready:
             raise RuntimeError("reset the world before stepping it")
         if self._pending is not None:
@@ -122,9 +176,6 @@ class GymnasiumHost(Host):
         if action.shape != (self.bodies,) or action.min() < 0 or action.max() >= count:
             raise UserError(f"{self._spec.id}: actions must be {self.bodies} whole numbers from 0 to {count - 1}")
         self._pending = action.astype(np.int64) + self._first_action
-        if isinstance(self.vector, AsyncVectorEnv):
-            with _workers_alive(self.vector, self._spec.id):
-                self.vector.step_async(self._pending)
 
     def recv(self, group: int = 0) -> TimeStep:
         """Waits for the step that `send` started."""
@@ -173,9 +224,6 @@ class GymnasiumHost(Host):
 
     def _wait(self):
         actions, self._pending = self._pending, None
-        if isinstance(self.vector, AsyncVectorEnv):
-            with _workers_alive(self.vector, self._spec.id):
-                return self.vector.step_wait()
         return self.vector.step(actions)
 
     def _turn_over(self, seen: Shaped[np.ndarray, "bodies ..."], done: Bool[np.ndarray, " bodies"], infos):
@@ -228,38 +276,6 @@ class GymnasiumHost(Host):
         seeds = [int(state >> 1) for state in np.random.SeedSequence(entropy).generate_state(self.bodies)]
         listed = isinstance(self.vector.unwrapped, SyncVectorEnv | AsyncVectorEnv)
         return seeds if listed else seeds[0]
-
-
-@contextlib.contextmanager
-def _workers_alive(vector: AsyncVectorEnv, name: str) -> Iterator[None]:
-    """Turns the broken pipe of a dead worker into a sentence, and ends the other workers."""
-    try:
-        yield
-    except (EOFError, ConnectionError) as error:
-        dead = [str(body) for body, process in enumerate(vector.processes) if not process.is_alive()]
-        # By hand: the vector environment's own `close` would wait for the step that nobody finishes.
-        for process, pipe in zip(vector.processes, vector.parent_pipes, strict=True):
-            process.kill()
-            process.join()
-            pipe.close()
-        vector.closed = True
-        raise WorkerDied(f"{name}: the worker process of body {', '.join(dead)} died") from error
-
-
-def _make_vector(name: str, bodies: int, kwargs: dict[str, Any], vectorization: Vectorization) -> VectorEnv:
-    # A partial of a function that can be imported: worker processes load the environment themselves, by its name.
-    makers = [functools.partial(make_body, name, kwargs)] * bodies
-    try:
-        if vectorization == "native":
-            return gymnasium.make_vec(name, num_envs=bodies, vectorization_mode="vector_entry_point", **kwargs)
-        if vectorization == "async":
-            # Forking a process in which jax has started its threads can lock up.
-            return AsyncVectorEnv(makers, context="spawn", autoreset_mode=AutoresetMode.SAME_STEP)
-        return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"{name} could not be opened for {bodies} bodies: {sentence(error)}") from error
 
 
 def _autoreset_mode(vector: VectorEnv, name: str) -> AutoresetMode:

@@ -26,10 +26,10 @@ def world(name: str) -> World:
     return World(name, "a Gymnasium environment", "host", functools.partial(_open, name), None)
 
 
-def _open(name: str, bodies: int, **kwargs: Any) -> "Host":
+def _open(name: str, bodies: int, *, seeds: int = 1, vectorization: Any = "auto", **kwargs: Any) -> "Host":
     from advsurprise.envs.host.gymnasium import open_host
 
-    return open_host(name, bodies, kwargs=kwargs)
+    return open_host(name, bodies, seeds=seeds, kwargs=kwargs, vectorization=vectorization)
 
 
 def make_env(name: str, kwargs: dict[str, Any] | None = None) -> gymnasium.Env:

@@ -1,0 +1,86 @@
+"""One body of a Gymnasium environment. Imports no jax."""
+
+import json
+import time
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from advsurprise.envs.host.body import Body, Maker, Stepped
+from advsurprise.envs.host.load import make_body
+from advsurprise.envs.host.spaces import read_actions, read_observations
+from advsurprise.errors import UserError
+
+MAKE = f"{__name__}:make"
+"""The function of this module that makes a body."""
+TRIED_STEPS = 64
+"""Random steps from which the time of one is measured."""
+
+
+class GymnasiumBody(Body):
+    """A Gymnasium environment: it cannot be saved or rewound, so every beginning is a new episode."""
+
+    def __init__(self, env: gymnasium.Env, name: str):
+        self._env, self._name = env, name
+        self._reading = read_observations(env.observation_space, name)
+        self._first_action = int(read_actions(env.action_space, name).start)
+        self._return, self._length = 0.0, 0
+
+    def reset(self, seed: int) -> np.ndarray:
+        return self._begin(seed)
+
+    def begin(self) -> np.ndarray:
+        return self._begin(None)
+
+    def step(self, action: int) -> Stepped:
+        obs, reward, terminated, truncated, _ = self._env.step(action + self._first_action)
+        self._return += float(reward)
+        self._length += 1
+        return Stepped(self._shown(obs), float(reward), bool(terminated), bool(truncated), self.info())
+
+    def info(self) -> dict[str, float]:
+        return {"episode_return": self._return, "episode_length": self._length}
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _begin(self, seed: int | None) -> np.ndarray:
+        obs, _ = self._env.reset(seed=seed)
+        self._return, self._length = 0.0, 0
+        return self._shown(obs)
+
+    def _shown(self, obs: Any) -> np.ndarray:
+        try:
+            return self._reading.encode(np.asarray(obs)[None])[0]
+        except ValueError as error:
+            raise UserError(f"{self._name}: {error} (see observation_space)") from error
+
+
+def make(name: str, kwargs: dict[str, Any]) -> GymnasiumBody:
+    """A body, in a worker."""
+    return GymnasiumBody(make_body(name, kwargs), name)
+
+
+def maker(name: str, kwargs: dict[str, Any]) -> Maker | None:
+    """How a worker makes a body; None if the keywords cannot be sent to one."""
+    try:
+        same = json.loads(json.dumps(kwargs)) == kwargs
+    except (TypeError, ValueError):
+        return None
+    return Maker(MAKE, {"name": name, "kwargs": kwargs}) if same else None
+
+
+def step_seconds(env: gymnasium.Env) -> float:
+    """Seconds that a step of the environment takes, the fastest of a few random ones: the first may do more."""
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    fastest = float("inf")
+    for _ in range(TRIED_STEPS):
+        action = env.action_space.sample()
+        begun = time.perf_counter()
+        _, _, terminated, truncated, _ = env.step(action)
+        fastest = min(fastest, time.perf_counter() - begun)
+        if terminated or truncated:
+            env.reset()
+    return fastest
