@@ -32,9 +32,9 @@ def configure(config: str, *, skill: int = 0) -> "DoomGame":
     """A game with one of the configurations that come with ViZDoom, not started; 0 is its own skill."""
     vizdoom = require("vizdoom", extra="doom")
     game = vizdoom.DoomGame()
-    game.load_config(str(pathlib.Path(vizdoom.scenarios_path, config)))
+    game.load_config(os.path.join(vizdoom.scenarios_path, config))
     # Named, since ViZDoom prefers a doom2.wad where it finds one, and its textures differ.
-    game.set_doom_game_path(str(pathlib.Path(vizdoom.__file__).with_name("freedoom2.wad")))
+    game.set_doom_game_path(_installed("freedoom2.wad"))
     game.set_window_visible(False)
     game.set_mode(vizdoom.Mode.PLAYER)
     game.set_screen_format(vizdoom.ScreenFormat.GRAY8)
@@ -42,6 +42,11 @@ def configure(config: str, *, skill: int = 0) -> "DoomGame":
     if skill:
         game.set_doom_skill(skill)
     return game
+
+
+def _installed(name: str) -> str:
+    """Path of a file of the package."""
+    return os.path.join(os.path.dirname(require("vizdoom", extra="doom").scenarios_path), name)
 
 
 def start(game: "DoomGame") -> None:
@@ -60,8 +65,7 @@ def start(game: "DoomGame") -> None:
 
 def _launcher(folder: str) -> str:
     """Writes the program that ViZDoom is to start in place of its own."""
-    engine = pathlib.Path(require("vizdoom", extra="doom").__file__).with_name("vizdoom")
-    command = [sys.executable, "-IS", doom_launch.__file__, str(os.getpid()), folder, str(engine)]
+    command = [sys.executable, "-IS", doom_launch.__file__, str(os.getpid()), folder, _installed("vizdoom")]
     script = pathlib.Path(folder, "start")
     script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
     script.chmod(0o700)
