@@ -13,9 +13,9 @@ import pytest
 
 from advsurprise import envs
 from advsurprise.envs.host import doom_engine
-from advsurprise.envs.host.area import AreaMean
 from advsurprise.envs.host.doom import WORLDS, DoomSettings, config_file, spec
 from advsurprise.envs.host.doom_body import DoomBody, make_body
+from advsurprise.envs.host.doom_screen import AreaMean
 from advsurprise.errors import MissingExtra, UserError
 from advsurprise.types import GAME_OVER
 
@@ -88,21 +88,24 @@ def test_settings_that_cannot_be_are_refused(settings, said):
         DoomSettings(**settings)
 
 
-def test_area_means_are_block_means_where_blocks_fit():
-    image = np.random.default_rng(0).integers(0, 256, (120, 160), np.uint8)
-    blocks = image.reshape(20, 6, 20, 8).mean((1, 3))
-    np.testing.assert_array_equal(AreaMean(120, 160, to=(20, 20))(image), np.floor(blocks + 0.5))
-    np.testing.assert_array_equal(AreaMean(120, 160, to=(120, 160))(image), image)
+@pytest.mark.parametrize("side", [20, 40])
+def test_an_observation_is_the_mean_of_blocks_of_the_screen(make, side):
+    body = make(side=side)
+    obs = body.reset(2)
+    screen = body._game.get_state().screen_buffer
+    assert screen.shape == (120, 160)
+    means = screen.reshape(side, 120 // side, side, 160 // side).mean((1, 3))
+    np.testing.assert_array_equal(obs, np.floor(means + 0.5))
 
 
-def test_area_means_elsewhere_are_means_of_the_image_enlarged():
+def test_where_blocks_do_not_fit_an_entry_is_the_mean_over_its_part_of_the_image_enlarged():
     image = np.random.default_rng(1).integers(0, 256, (12, 16), np.uint8)
     enlarged = image.astype(np.int64).repeat(7, 0).repeat(5, 1).reshape(7, 12, 5, 16).sum((1, 3))
     np.testing.assert_array_equal(AreaMean(12, 16, to=(7, 5))(image), (enlarged + 96) // 192)
 
 
 @pytest.mark.parametrize("side", [7, 20, 42, 84, 120])
-def test_area_means_keep_a_flat_image_as_it_is(side):
+def test_a_flat_image_stays_as_it_is(side):
     for level in (0, 1, 254, 255):
         flat = np.full((120, 160), level, np.uint8)
         assert (AreaMean(120, 160, to=(side, side))(flat) == level).all()

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import UInt8
 
-from advsurprise.envs.host.area import AreaMean
 from advsurprise.envs.host.body import Body, Stepped
 from advsurprise.envs.host.doom import MAX_TICS, DoomSettings, config_file, presses
 from advsurprise.envs.host.doom_engine import SCREEN, configure, start
+from advsurprise.envs.host.doom_screen import AreaMean
 from advsurprise.errors import require
 
 GAME_OVER = "game/over"

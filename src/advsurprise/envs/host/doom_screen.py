@@ -1,4 +1,4 @@
-"""Images averaged down to a smaller size, exactly. Imports no jax."""
+"""Doom's screen averaged down to an observation. Imports no jax."""
 
 import numpy as np
 from jaxtyping import Float32, UInt8
@@ -8,7 +8,8 @@ class AreaMean:
     """Averages grey images of one size over the areas that the pixels of a smaller one cover.
 
     Pixels at a border count by the share of them that lies within. Weights are whole numbers and all sums stay below
-    2²⁴, so that float32 adds them without error: every machine gets the same bytes.
+    2²⁴, so that float32 adds them without error: every machine gets the same bytes, in a third of the time or less that
+    agreeing with OpenCV would take.
     """
 
     def __init__(self, rows: int, columns: int, *, to: tuple[int, int]):
