@@ -59,13 +59,15 @@ class _Axis:
         first = edges[:-1] // self.steps
         longest = int((-(-edges[1:] // self.steps) - first).max())
         pixel = first[:, None] + np.arange(longest)
-        covered = np.minimum(edges[1:, None], (pixel + 1) * self.steps) - np.maximum(edges[:-1, None], pixel * self.steps)
+        covered = np.minimum(edges[1:, None], (pixel + 1) * self.steps) - np.maximum(
+            edges[:-1, None], pixel * self.steps
+        )
         self.covered = np.maximum(covered, 0)
         self.taps = np.minimum(pixel, source - 1)
         self.weights = (self.covered / self.parts).astype(np.float32)
 
     def blocks(self) -> Float32[np.ndarray, "steps parts"]:
-        """Weights, times `parts`, of one stretch of `parts` pixels for its `steps` new ones: all stretches are alike."""
+        """Weights, times `parts`, of `parts` pixels for the `steps` new ones they become: every stretch is alike."""
         block = np.zeros((self.steps, self.parts), np.float32)
         for new in range(self.steps):
             for pixel, covered in zip(self.taps[new], self.covered[new], strict=True):

@@ -21,6 +21,9 @@ MAGIC = b"atari-1\n"
 HEADER = struct.Struct("<II")
 """Checksum of what follows, length of the JSON text; then the text, then the arrays that it lists."""
 
+RESET_DRAWS = {"berzerk": 40, "double_dunk": 32}
+"""Numbers that the emulator draws while it resets a game: in these it presses keys, two numbers each."""
+
 
 @dataclass(frozen=True)
 class AtariSettings:
@@ -120,12 +123,16 @@ class AtariBody(Body):
         self._rng = np.random.default_rng(int(own))
         self._sticks.state = np.random.RandomState(emulator).get_state(legacy=False)
         self._load_game(int(emulator.astype(np.int32)))
+        # Loading a game resets it once.
+        self._sticks.random_raw(RESET_DRAWS.get(self.game, 0))
         return self.restart()
 
     def step(self, action: int) -> Stepped:
         """Repeats the action for the frames of a step; a life counts as lost where others are left."""
         if not 0 <= action < len(self.actions):
-            raise UserError(f"{self.game}: actions are the whole numbers from 0 to {len(self.actions) - 1}, not {action}")
+            raise UserError(
+                f"{self.game}: actions are the whole numbers from 0 to {len(self.actions) - 1}, not {action}"
+            )
         reward = self._advance(self.actions[action])
         over, cut, lives = self._ale.game_over(with_truncation=False), self._ale.game_truncated(), self._ale.lives()
         lost = self.settings.life == "episode" and 0 < lives < self._lives
@@ -219,6 +226,7 @@ class AtariBody(Body):
         different.
         """
         self._ale.reset_game()
+        self._sticks.random_raw(RESET_DRAWS.get(self.game, 0))
         self._held, self._score = self._noop, 0.0
         noops = int(self._rng.integers(1, self.settings.noops + 1)) if self.settings.noops else 0
         for _ in range(noops):
