@@ -30,7 +30,8 @@ class AreaResize:
         tall, wide = self._rows.shape[1], self._columns.shape[0]
         source = picture.astype(np.float32)
         lines = self._rows @ source.reshape(rows // tall, tall, columns)
-        total = lines.reshape(-1, wide) @ self._columns
+        # In parts: BLAS would wake its threads for a product of this size, which takes longer than the product.
+        total = lines.reshape(columns // wide, side, wide) @ self._columns
         total *= np.float32(1 / self._parts)
         result = np.rint(total)
         total -= result
