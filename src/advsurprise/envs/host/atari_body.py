@@ -121,7 +121,9 @@ class AtariBody(Body):
         """The first observation of the first game, with the seeds that ale-py's own environment takes from `seed`."""
         own, emulator = np.random.SeedSequence(seed).generate_state(2)
         self._rng = np.random.default_rng(int(own))
-        self._sticks.state = np.random.RandomState(emulator).get_state(legacy=False)
+        # This generator is the emulator's, and numpy seeds it as C++ does in this class alone.
+        mersenne: Any = np.random.RandomState(emulator).get_state(legacy=False)
+        self._sticks.state = mersenne
         self._load_game(int(emulator.astype(np.int32)))
         # Loading a game resets it once.
         self._sticks.random_raw(RESET_DRAWS.get(self.game, 0))
@@ -215,9 +217,10 @@ class AtariBody(Body):
         self._ale.setInt("random_seed", seed or 0)
         self._ale.loadROM(rom)
         self._loaded = True
-        shape = self._ale.getScreenDims()
-        self._resize = AreaResize(*shape, self.settings.side)
-        self._screen, self._before = np.zeros((2, *shape), np.uint8)
+        rows, columns = self._ale.getScreenDims()
+        self._resize = AreaResize(rows, columns, self.settings.side)
+        self._screen = np.zeros((rows, columns), np.uint8)
+        self._before = self._screen.copy()
 
     def _new_game(self) -> None:
         """A game and its random number of frames without action.
