@@ -25,11 +25,13 @@ def check(rules: Iterable[tuple[bool, str]], *, subject: str = "") -> None:
             raise UserError(f"{subject}: {sentence}" if subject else sentence)
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """`word` quoted, with the nearest known word if there is one: the end of an 'unknown …' sentence."""
+def nearest(word: str, known: Iterable[str], *, listed: str = "") -> str:
+    """`word` quoted, with the nearest known word if there is one: the end of an 'unknown …' sentence. Where all known
+    words would be too many, `listed` says what lists them."""
     known = sorted(known)
     close = difflib.get_close_matches(word, known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+    every = f"{listed} lists all" if listed else f"known: {', '.join(known)}"
+    hint = f"did you mean {close[0]!r}?" if close else every
     return f"{word!r}; {hint}"
 
 

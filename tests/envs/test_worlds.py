@@ -57,7 +57,7 @@ def test_a_host_world_is_opened_with_its_fields():
         ("ladder/valeu", "did you mean 'ladder/value'?"),
         ("romos/door", "did you mean 'rooms/door'?"),
         ("base/four", "unknown world 'base/four'"),
-        ("", "unknown world ''; known: rooms/door"),
+        ("", "unknown world ''; `advsurprise envs` lists all"),
         ("../four", "unknown world"),
     ],
 )

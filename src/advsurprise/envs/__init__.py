@@ -28,7 +28,7 @@ def find(id: str) -> World:
         return load.world(id)
     own = _family(id.partition("/")[0])
     if id not in own:
-        raise UserError(f"unknown world {nearest(id, [*own, *list_envs()])}")
+        raise UserError(f"unknown world {nearest(id, [*own, *list_envs()], listed='`advsurprise envs`')}")
     return own[id]
 
 

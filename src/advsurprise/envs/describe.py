@@ -35,7 +35,8 @@ def listing() -> dict[str, Any]:
 
 def listing_text(result: dict[str, Any]) -> str:
     """The list for a person."""
-    lines = [f"{env['id']:14}{env['description']}" for env in result["envs"]]
+    width = max(len(env["id"]) for env in result["envs"]) + 2
+    lines = [f"{env['id']:{width}}{env['description']}" for env in result["envs"]]
     return "\n".join([*lines, "", "More of one: advsurprise envs rooms/four --png four.png"])
 
 

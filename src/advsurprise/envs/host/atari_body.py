@@ -1,0 +1,297 @@
+"""One Atari game on the Arcade Learning Environment, as a body that is stepped in a worker. Imports no jax."""
+
+import dataclasses
+import functools
+import importlib
+import itertools
+import json
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from advsurprise.envs.host.area import AreaResize
+from advsurprise.envs.host.body import Body, Stepped
+from advsurprise.errors import UserError, check, require
+
+MAGIC = b"atari-1\n"
+"""First bytes of a saved body."""
+HEADER = struct.Struct("<II")
+"""Checksum of what follows, length of the JSON text; then the text, then the arrays that it lists."""
+
+RESET_DRAWS = {"berzerk": 40, "double_dunk": 32}
+"""Numbers that the emulator draws while it resets a game: in these it presses keys, two numbers each."""
+
+
+@dataclass(frozen=True)
+class AtariSettings:
+    """How a game is played; the defaults are those of OpenAI Baselines' wrappers."""
+
+    frame_skip: int = 4
+    """Frames of a step: the action is repeated, and the last two frames are joined by their maximum."""
+    sticky: float = 0.0
+    """Probability that a frame repeats the action of the frame before it. Baselines has none (`NoFrameskip-v4`);
+    0.25 is what ALE recommends and its `v5` environments use."""
+    noops: int = 30
+    """A game begins with a random number of frames without action, from 1 to this; 0 for none."""
+    full_actions: bool = False
+    """Whether a body can use all 18 actions of the joystick rather than those that the game distinguishes."""
+    life: Literal["episode", "game"] = "episode"
+    """`episode`: losing a life ends the episode, and the next one goes on with the same game; `game`: a whole game
+    is one episode."""
+    fire_on_reset: bool = True
+    """Whether an episode of a game that has the action FIRE begins with FIRE: some games wait for it."""
+    max_frames: int = 108_000
+    """Frames after which a game is truncated: 30 minutes of play; 0 for no limit."""
+    side: int = 84
+    """Height and width of an observation."""
+
+
+def check_settings(id: str, settings: AtariSettings) -> None:
+    """Refuses settings that make no game."""
+    rules = [
+        (settings.frame_skip >= 1, f"frame_skip must be at least 1, not {settings.frame_skip}"),
+        (0 <= settings.sticky < 1, f"sticky must be from 0 to below 1, not {settings.sticky}"),
+        (settings.noops >= 0, f"noops must not be negative, not {settings.noops}"),
+        (settings.max_frames >= 0, f"max_frames must not be negative, not {settings.max_frames}"),
+        (8 <= settings.side <= 160, f"side must be from 8 to 160, not {settings.side}"),
+    ]
+    check(rules, subject=id)
+
+
+class _First(NamedTuple):
+    """Where the episode began."""
+
+    state: Any
+    """The emulator's state."""
+    obs: np.ndarray
+    """What it showed: a restored emulator has no screen before the next frame."""
+    held: Any
+    """The emulator's action of the last frame."""
+    lives: int
+    """Lives left."""
+    score: float
+    """The game's score."""
+
+
+def make(game: str, **settings: Any) -> "AtariBody":
+    """A body of the game, called as its ROM is (`space_invaders`)."""
+    return AtariBody(game, AtariSettings(**settings))
+
+
+class AtariBody(Body):
+    """One game, seeded, preprocessed and seen as Gymnasium's `AtariPreprocessing` over ale-py's environment does.
+
+    Sticky actions are drawn here and not in the emulator: its state leaves out the action that it would repeat, so
+    that it could be resumed and rewound only nearly. The draws are the emulator's own, one by one.
+    """
+
+    rewinds: ClassVar[bool] = True
+    resumes: ClassVar[bool] = True
+
+    def __init__(self, game: str, settings: AtariSettings = AtariSettings()):  # noqa: B008
+        self.game = game
+        self.settings = settings
+        self._py = require("ale_py", extra="atari")
+        self._py.ALEInterface.setLoggerMode(self._py.LoggerMode.Error)
+        self._ale = self._py.ALEInterface()
+        self._ale.setFloat("repeat_action_probability", 0.0)
+        self._ale.setInt("max_num_frames_per_episode", settings.max_frames)
+        self._loaded = False
+        self._noop = self._held = self._py.Action.NOOP
+        self._sticks = np.random.MT19937()
+        # The emulator keeps the probability in single precision.
+        self._threshold = float(np.float32(settings.sticky)) * 2**32
+
+    @functools.cached_property
+    def actions(self) -> tuple[Any, ...]:
+        """The emulator's action for each of the body's."""
+        self._load_game()
+        legal = self._ale.getLegalActionSet if self.settings.full_actions else self._ale.getMinimalActionSet
+        return tuple(legal())
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """What each action is, as ALE calls it: NOOP, FIRE, UP, …"""
+        return tuple(action.name for action in self.actions)
+
+    def reset(self, seed: int) -> np.ndarray:
+        """The first observation of the first game, with the seeds that ale-py's own environment takes from `seed`."""
+        own, emulator = np.random.SeedSequence(seed).generate_state(2)
+        self._rng = np.random.default_rng(int(own))
+        # This generator is the emulator's, and numpy seeds it as C++ does in this class alone.
+        mersenne: Any = np.random.RandomState(emulator).get_state(legacy=False)
+        self._sticks.state = mersenne
+        self._load_game(int(emulator.astype(np.int32)))
+        # Loading a game resets it once.
+        self._sticks.random_raw(RESET_DRAWS.get(self.game, 0))
+        return self.restart()
+
+    def step(self, action: int) -> Stepped:
+        """Repeats the action for the frames of a step; a life counts as lost where others are left."""
+        if not 0 <= action < len(self.actions):
+            raise UserError(
+                f"{self.game}: actions are the whole numbers from 0 to {len(self.actions) - 1}, not {action}"
+            )
+        reward = self._advance(self.actions[action])
+        over, cut, lives = self._ale.game_over(with_truncation=False), self._ale.game_truncated(), self._ale.lives()
+        lost = self.settings.life == "episode" and 0 < lives < self._lives
+        self._over, self._lives = over or cut, lives
+        self._lost = lost and not self._over
+        self._steps += 1
+        return Stepped(self._look(), reward, over or lost, cut and not (over or lost), self.info())
+
+    def begin(self) -> np.ndarray:
+        """The next life if one was lost, after a step without action, else a new game."""
+        if not self._lost:
+            return self.restart()
+        self._press(self._noop)
+        return self._begin()
+
+    def restart(self) -> np.ndarray:
+        """The first observation of a new game."""
+        self._new_game()
+        return self._begin()
+
+    def rewind(self) -> np.ndarray:
+        """The episode's first state again; the steps of the episode go on being counted, and what is drawn is new."""
+        first = self._first
+        self._ale.restoreState(first.state)
+        self._held, self._lives, self._score = first.held, first.lives, first.score
+        self._lost = self._over = False
+        return first.obs
+
+    def info(self) -> dict[str, float]:
+        """The game and the episode so far."""
+        return {
+            "game/over": float(self._over),
+            "game/score": self._score,
+            "game/lives": float(self._lives),
+            "episode_length": float(self._steps),
+        }
+
+    def save(self) -> bytes:
+        """The game, the first state of the episode and every generator."""
+        first, sticks = self._first, self._sticks.state["state"]
+        facts = {
+            **self._identity(),
+            "now": [self._held.value, self._lives, self._score, self._steps, self._lost, self._over],
+            "first": [first.held.value, first.lives, first.score],
+            "rng": self._rng.bit_generator.state,
+            "sticks": int(sticks["pos"]),
+        }
+        emulators = (self._ale.cloneState().serialize(), first.state.serialize())
+        return pack(facts, (*emulators, first.obs.tobytes(), sticks["key"].astype("<u4").tobytes()))
+
+    def load(self, state: bytes) -> None:
+        """Continues a body of the same game and settings."""
+        facts, (now, first, obs, sticks) = unpack(state)
+        identity = self._identity()
+        if {name: facts.get(name) for name in identity} != identity:
+            raise ValueError(f"the saved body plays {facts.get('game')} with {facts.get('settings')}")
+        self._load_game()
+        self._ale.restoreState(self._py.ALEState(now))
+        held, self._lives, self._score, self._steps, self._lost, self._over = facts["now"]
+        self._held = self._py.Action(held)
+        held, lives, score = facts["first"]
+        shown = np.frombuffer(obs, np.uint8).reshape(self.settings.side, self.settings.side)
+        self._first = _First(self._py.ALEState(first), shown, self._py.Action(held), lives, score)
+        self._rng = np.random.default_rng()
+        self._rng.bit_generator.state = facts["rng"]
+        key = np.frombuffer(sticks, "<u4").astype(np.uint32)
+        self._sticks.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": facts["sticks"]}}
+
+    def _identity(self) -> dict[str, Any]:
+        return {"game": self.game, "settings": dataclasses.asdict(self.settings)}
+
+    def _load_game(self, seed: int | None = None) -> None:
+        """Puts the cartridge in, which takes a tenth of a second; with a seed, once more."""
+        if self._loaded and seed is None:
+            return
+        rom = importlib.import_module("ale_py.roms").get_rom_path(self.game)
+        # The emulator would end the whole process.
+        if rom is None or self._py.ALEInterface.isSupportedROM(rom) is None:
+            raise UserError(f"ale-py has no game {self.game!r} for one player")
+        self._ale.setInt("random_seed", seed or 0)
+        self._ale.loadROM(rom)
+        self._loaded = True
+        rows, columns = self._ale.getScreenDims()
+        self._resize = AreaResize(rows, columns, self.settings.side)
+        self._screen = np.zeros((rows, columns), np.uint8)
+        self._before = self._screen.copy()
+
+    def _new_game(self) -> None:
+        """A game and its random number of frames without action.
+
+        The emulator is reset rather than restored: memory that a reset does not clear makes each game a little
+        different.
+        """
+        self._ale.reset_game()
+        self._sticks.random_raw(RESET_DRAWS.get(self.game, 0))
+        self._held, self._score = self._noop, 0.0
+        noops = int(self._rng.integers(1, self.settings.noops + 1)) if self.settings.noops else 0
+        for _ in range(noops):
+            self._frame(self._noop)
+        self._ale.getScreenGrayscale(self._screen)
+
+    def _begin(self) -> np.ndarray:
+        """Begins an episode where the game is: FIRE and the action after it, as Baselines does, then the first look."""
+        fires = self.settings.fire_on_reset and "FIRE" in self.action_names
+        for action in (self._py.Action.FIRE, self.actions[2]) if fires else ():
+            self._press(action)
+        self._lives, self._steps = self._ale.lives(), 0
+        self._lost = self._over = False
+        obs = self._look()
+        self._first = _First(self._ale.cloneState(), obs, self._held, self._lives, self._score)
+        return obs
+
+    def _press(self, action: Any) -> None:
+        """A step between two episodes; should it end the game, a new one begins."""
+        self._advance(action)
+        if self._ale.game_over():
+            self._new_game()
+
+    def _advance(self, action: Any) -> float:
+        """The frames of one step, up to the game's end: the sum of their rewards."""
+        score, last = self._score, self.settings.frame_skip - 1
+        for frame in range(last + 1):
+            self._frame(action)
+            if self._ale.game_over():
+                break
+            if frame == last - 1:
+                self._ale.getScreenGrayscale(self._before)
+        self._ale.getScreenGrayscale(self._screen)
+        if frame == last > 0:
+            np.maximum(self._screen, self._before, out=self._screen)
+        return self._score - score
+
+    def _frame(self, action: Any) -> None:
+        """One frame, which may repeat the action of the one before. The second draw is the second joystick's."""
+        if not self.settings.sticky or self._sticks.random_raw(2)[0] >= self._threshold:
+            self._held = action
+        self._score += self._ale.act(self._held)
+
+    def _look(self) -> np.ndarray:
+        return self._resize(self._screen)
+
+
+def pack(facts: dict[str, Any], arrays: tuple[bytes, ...]) -> bytes:
+    """Facts and arrays as bytes that `unpack` reads."""
+    text = json.dumps({"facts": facts, "lengths": [len(array) for array in arrays]}).encode()
+    body = b"".join([text, *arrays])
+    return MAGIC + HEADER.pack(zlib.crc32(body), len(text)) + body
+
+
+def unpack(state: bytes) -> tuple[dict[str, Any], tuple[bytes, ...]]:
+    """What `pack` was given; refuses bytes that are not what it wrote."""
+    begin = len(MAGIC) + HEADER.size
+    if len(state) < begin or not state.startswith(MAGIC):
+        raise ValueError("not the state of an Atari body")
+    checksum, length = HEADER.unpack_from(state, len(MAGIC))
+    if zlib.crc32(state[begin:]) != checksum:
+        raise ValueError("the state of an Atari body is damaged")
+    content = json.loads(state[begin : begin + length])
+    ends = begin + length + np.cumsum([0, *content["lengths"]])
+    return content["facts"], tuple(state[left:right] for left, right in itertools.pairwise(ends))
