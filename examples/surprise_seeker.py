@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from advsurprise.methods.base import AbstractMethod, Clock, Empty, density_for, plain_score, push
+from advsurprise.methods.base import AbstractMethod, Clock, Empty, density_for, first_clock, plain_score, tick
 from advsurprise.types import EnvSpec, Measure, Measured, Rollout, Score, TimeStep, View
 
 
@@ -39,7 +39,7 @@ class SurpriseSeeker(AbstractMethod[Empty, Memory]):
 
     def start(self, timestep: TimeStep, before: Memory | None = None) -> Memory:
         empty = density_for(self.spec).init(self.spec.observation_shape)
-        return Memory(Clock(timestep.obs[None], jnp.int32(0)), empty)
+        return Memory(first_clock(timestep, stack=1), empty)
 
     def turn(self, memory: Memory) -> Int[Array, ""]:
         return jnp.int32(0)
@@ -52,7 +52,7 @@ class SurpriseSeeker(AbstractMethod[Empty, Memory]):
     def advance(self, learnt: Empty, memory: Memory, action: Int[Array, ""], timestep: TimeStep):
         density, obs = density_for(self.spec), timestep.final_obs
         surprise = -density.log_prob(memory.stats, obs)  # score first, then add
-        clock = Clock(push(memory.clock.frames, obs), memory.clock.time + 1)
+        clock = tick(memory.clock, timestep)
         return Memory(clock, density.update(memory.stats, obs)), Signal(surprise)
 
     def score(self, learnt: Empty, rollout: Rollout) -> tuple[Empty, dict[str, Score]]:

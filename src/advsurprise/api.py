@@ -14,11 +14,11 @@ import numpy as np
 from advsurprise import envs, methods
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.envs.base import AbstractEnv
-from advsurprise.envs.host.base import Host
 from advsurprise.errors import UserError
-from advsurprise.evaluation.play import play, play_host
+from advsurprise.evaluation.play import CHUNK, play, play_host
 from advsurprise.evaluation.statistics import Estimate, pooled, summarise
 from advsurprise.learning import devices
+from advsurprise.learning.host_collect import HostCollector
 from advsurprise.learning.interaction import Agent
 from advsurprise.learning.players import Player, with_players
 from advsurprise.training import run
@@ -27,7 +27,7 @@ from advsurprise.types import EnvSpec
 
 EVALUATION_SEED = 1_000_000
 """First evaluation seed: far from seeds anyone trains with."""
-MAX_HOST_BODIES = 8
+MAX_HOST_BODIES = 16
 """Most bodies that play at the same time in a host world."""
 
 
@@ -60,8 +60,8 @@ class Trained:
         once.
         """
         players: dict[str, Player] = dict.fromkeys(self.agents[0].method.roles, player)
-        with self._opened(env, env_fields, bodies=_share(episodes, seeds)) as world:
-            return self._estimates(world, players, _share(episodes, seeds), seeds)
+        with self._opened(env, env_fields, bodies=episodes) as world:
+            return self._estimates(world, players, episodes, seeds)
 
     def cross_play(self, *, episodes: int = 200, seeds: int = 10) -> list[dict[str, Any]]:
         """Every role played by its policy, by random actions, or (where an action does nothing) motionless, against
@@ -69,29 +69,25 @@ class Trained:
         method = self.agents[0].method
         kinds = ("trained", "random") if method.spec.noop is None else ("trained", "random", "motionless")
         rows = []
-        with self._opened(None, None, bodies=_share(episodes, seeds)) as world:
+        with self._opened(None, None, bodies=episodes) as world:
             for chosen in itertools.product(kinds, repeat=len(method.roles)):
                 players: dict[str, Player] = dict(zip(method.roles, chosen, strict=True))
-                rows.append({**players, "measures": self._estimates(world, players, _share(episodes, seeds), seeds)})
+                rows.append({**players, "measures": self._estimates(world, players, episodes, seeds)})
         return rows
 
     def _estimates(
-        self, world: AbstractEnv | Host, players: dict[str, Player], episodes: int, seeds: int
+        self, world: AbstractEnv | HostCollector, players: dict[str, Player], episodes: int, seeds: int
     ) -> dict[str, Estimate]:
-        agents = [self._in(world.spec, agent) for agent in self.agents]
+        spec = world.spec if isinstance(world, AbstractEnv) else world.host.spec
+        agents = [self._in(spec, agent) for agent in self.agents]
         if not plays_what_it_learnt(agents[0], players):
             agents = agents[:1]
-        return summarise(
-            [
-                pooled([_play(world, with_players(agent, players), episodes, seed) for seed in range(seeds)])
-                for agent in agents
-            ]
-        )
+        return summarise([_play(world, with_players(agent, players), episodes, seeds) for agent in agents])
 
     @contextlib.contextmanager
     def _opened(
         self, env: str | None, env_fields: dict[str, Any] | None, *, bodies: int
-    ) -> Iterator[AbstractEnv | Host]:
+    ) -> Iterator[AbstractEnv | HostCollector]:
         """The run's world or another one, closed afterwards."""
         kept = self.config.env_fields
         world = envs.find(env or self.config.env)
@@ -104,7 +100,7 @@ class Trained:
             return
         host = world.open(min(MAX_HOST_BODIES, bodies), **fields)
         try:
-            yield host
+            yield HostCollector(host, CHUNK)
         finally:
             host.close()
 
@@ -126,9 +122,12 @@ def plays_what_it_learnt(agent: Agent, players: dict[str, Player]) -> bool:
     return agent.method.trains and any(player in ("trained", "greedy") for player in players.values())
 
 
-def _play(world: AbstractEnv | Host, agent: Agent, episodes: int, seed: int) -> dict[str, np.ndarray]:
-    run_one = play if isinstance(world, AbstractEnv) else play_host
-    return run_one(world, agent, episodes=episodes, seed=EVALUATION_SEED + seed)  # pyright: ignore[reportArgumentType]
+def _play(world: AbstractEnv | HostCollector, agent: Agent, episodes: int, seeds: int) -> dict[str, np.ndarray]:
+    """Episodes shared by evaluation seeds; in a host world all bodies, each with a seed of its own, play at once."""
+    each = _share(episodes, seeds)
+    if isinstance(world, HostCollector):
+        return play_host(world, agent, episodes=episodes, seed=EVALUATION_SEED)
+    return pooled([play(world, agent, episodes=each, seed=EVALUATION_SEED + seed) for seed in range(seeds)])
 
 
 def _share(episodes: int, seeds: int) -> int:

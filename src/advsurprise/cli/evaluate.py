@@ -46,6 +46,7 @@ def evaluate(
         "training_seeds": len(trained.agents),
         "updates": trained.updates,
         "labels": shown_labels(trained, estimates["measures"]),
+        "published": dict(envs.find(env or trained.config.env).published),
         **estimates,
     }
 
@@ -116,7 +117,11 @@ def evaluate_text(result: dict[str, Any]) -> str:
     handovers = [name for name in result["labels"] if name.startswith("handover/")]
     lines += [_line(result, name) for name in result["labels"] if name not in handovers]
     if handovers:
-        lines += ["", "when a role's turn ends", *(_line(result, name) for name in handovers)]
+        firsts = [name for name in handovers if "/first/" in name]
+        lines += ["", "when a role's first turn ends (all turns: --json)", *(_line(result, name) for name in firsts)]
+    if result["published"]:
+        scores = ", ".join(f"{who} {score:g}" for who, score in result["published"].items())
+        lines.append(f"published scores of the game: {scores}")
     return "\n".join([*lines, f"run: {result['run']}"])
 
 

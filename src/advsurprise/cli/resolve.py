@@ -32,7 +32,7 @@ def resolve(
     }
     given = {name: value for name, value in given.items() if value is not None}
     method_type = methods.method_class(given.get("method", cfg.method))
-    world_fields = envs.find(given.get("env", cfg.env)).fields
+    world_fields = envs.find(given.get("env", cfg.env)).all_fields
     cfg = changed(cfg, settings, world_fields=world_fields, method_type=method_type, **given)
     chosen = config is not None or any(word.startswith("rollout=") for word in settings)
     return cfg if chosen else whole_episodes(cfg)

@@ -1,6 +1,7 @@
 """What the worlds are, for the command line."""
 
 import ast
+import dataclasses
 import functools
 import inspect
 import io
@@ -48,9 +49,9 @@ def card(id: str, *, settings: Iterable[str], png: pathlib.Path | None, seed: in
     if world.kind == "host":
         if png is not None:
             raise UserError(f"{id} has no picture")
-        host = world.open(1, **fields)
-        host.close()
-        return about | _of_spec(host.spec) | {"fields": fields, "field_help": {}, "png": None}
+        docs = {} if world.settings is None else field_docs(world.settings)
+        values = fields if world.settings is None else dataclasses.asdict(world.settings(**fields))
+        return about | _of_spec(world.read_spec(**fields)) | {"fields": values, "field_help": docs, "png": None}
     env = world.make(**fields)
     if png is not None:
         _write_png(env, png, seed)

@@ -1,8 +1,9 @@
 """What a world says of itself before it is built. Imports no jax, so that names can be looked up at once."""
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from advsurprise.config import read_fields
@@ -11,6 +12,12 @@ from advsurprise.errors import UserError, nearest
 if TYPE_CHECKING:
     from advsurprise.envs.base import AbstractEnv
     from advsurprise.envs.host.base import Host
+    from advsurprise.types import EnvSpec
+
+
+PLACEMENT = {"workers": int, "groups": int}
+"""Fields of every host world with settings that say how its bodies are run, and are no part of the world: worker
+processes (0: none, all in this one) and groups that step in turn."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,12 @@ class World:
     """Fields that decide what a body sees: a policy keeps them when it is moved to another world."""
     calibration: bool = False
     """Whether it tests the learner and is left out of lists."""
+    settings: type | None = None
+    """Of a host world: the dataclass of its fields, with their defaults and what they mean."""
+    spec: "Callable[..., EnvSpec] | None" = None
+    """Of a host world: `spec(**fields)`, what a learner must know of it, read without opening it."""
+    published: Mapping[str, float] = field(default_factory=dict)
+    """Published scores of the game, by whose they are."""
 
     def make(self, **fields: Any) -> "AbstractEnv":
         """The pure world, with some of its fields changed."""
@@ -48,14 +61,29 @@ class World:
 
         return as_host(self.build(**fields), bodies, seeds=seeds)
 
+    def read_spec(self, **fields: Any) -> "EnvSpec":
+        """What a learner must know of the world. One that says it only when it is open is opened for a body."""
+        self.check(fields)
+        if self.kind == "pure":
+            return self.build(**fields).spec
+        if self.spec is not None:
+            return self.spec(**{name: value for name, value in fields.items() if name not in PLACEMENT})
+        with contextlib.closing(self.open(1, **fields)) as host:
+            return host.spec
+
     def check(self, fields: Mapping[str, Any]) -> None:
         """Refuses a field that it does not have, or a value of another type."""
-        if self.fields is not None:
-            check_fields(self.id, self.fields, fields)
+        if self.all_fields is not None:
+            check_fields(self.id, self.all_fields, fields)
 
     def parse(self, settings: Iterable[str]) -> dict[str, Any]:
         """Fields from settings such as ``rooms=6`` or ``kinds=dark,noisy``, each read as its field's type asks."""
-        return read_fields(settings, self.fields)
+        return read_fields(settings, self.all_fields)
+
+    @property
+    def all_fields(self) -> Mapping[str, Any] | None:
+        """Type of every field that can be set, those of its placement included; None if any keyword is accepted."""
+        return self.fields if self.fields is None or self.settings is None else {**self.fields, **PLACEMENT}
 
 
 NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}

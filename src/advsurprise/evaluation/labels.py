@@ -34,15 +34,25 @@ class Labels:
     """The columns of one kind of run."""
 
     world: tuple[Measure, ...] = ()
-    """What the world measures: `end/NAME`, `mean/NAME` and `handover/ROLE/…/NAME`."""
+    """What the world measures: `end/NAME`, `mean/NAME` and `handover/ROLE/…/NAME`; of whole games, `NAME`."""
     method: tuple[Measure, ...] = ()
     """What the method measures: `NAME`."""
 
     @property
+    def games(self) -> list[Measure]:
+        """What the world measures of whole games."""
+        return [measure for measure in self.world if measure.of_game]
+
+    @property
+    def episodes(self) -> list[Measure]:
+        """What the world measures at every step of an episode."""
+        return [measure for measure in self.world if not measure.of_game]
+
+    @property
     def shorts(self) -> dict[str, str]:
         """Columns by their short names."""
-        own = {measure.short: measure.name for measure in (*self.method, COMMON) if measure.short}
-        for measure in self.world:
+        own = {measure.short: measure.name for measure in (*self.games, *self.method, COMMON) if measure.short}
+        for measure in self.episodes:
             if measure.short:
                 own |= {measure.short: f"end/{measure.name}", f"{measure.short}-mean": f"mean/{measure.name}"}
         return own
@@ -50,13 +60,15 @@ class Labels:
     @property
     def shown(self) -> list[str]:
         """Columns that a person is shown without asking, in order."""
-        own = [measure.name for measure in (*self.method, COMMON) if measure.shown]
-        return own + [f"{when}/{measure.name}" for measure in self.world if measure.shown for when in ("end", "mean")]
+        own = [measure.name for measure in (*self.games, *self.method, COMMON) if measure.shown]
+        shown = [measure.name for measure in self.episodes if measure.shown]
+        return own + [f"{when}/{name}" for name in shown for when in ("end", "mean")]
 
     @property
     def drawn(self) -> list[str]:
         """Columns that are drawn without asking: the first of the world's shown measures, and common surprise."""
-        shown = [f"end/{measure.name}" for measure in self.world if measure.shown]
+        shown = [measure.name for measure in self.games if measure.shown]
+        shown += [f"end/{measure.name}" for measure in self.episodes if measure.shown]
         return [*shown[:DRAWN], COMMON.name]
 
     def handovers(self, roles: Sequence[str]) -> dict[str, list[str]]:
@@ -70,7 +82,7 @@ class Labels:
 
     def label(self, column: str) -> str:
         """What tables and figures call a column; its own name where no world or method has declared it."""
-        own = {measure.name: measure.label for measure in (*self.method, COMMON)}
+        own = {measure.name: measure.label for measure in (*self.games, *self.method, COMMON)}
         world = {measure.name: measure.label for measure in self.world}
         head, _, name = column.partition("/")
         if column in own:
@@ -121,13 +133,13 @@ def of_config(cfg: RunConfig) -> Labels:
 
 
 def _spec(cfg: RunConfig) -> EnvSpec:
-    """The world's spec; of one that would have to be opened only the measures, which all such worlds have."""
+    """The world's spec; of one that would have to be opened only the measures, which all of Gymnasium's have."""
     unopened = EnvSpec(cfg.env, (1,), "float32", "vector", 0, 1, 0, (), truncates=True)
     try:
         world = envs.find(cfg.env)
-        if world.kind == "host":
+        if world.kind == "host" and world.spec is None:
             return unopened._replace(measures=gymnasium.MEASURES)
-        return world.make(**cfg.env_fields).spec
+        return world.read_spec(**cfg.env_fields)
     except UserError:
         return unopened
 

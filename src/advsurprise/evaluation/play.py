@@ -21,7 +21,7 @@ from advsurprise.learning.host_collect import HostCollector
 from advsurprise.learning.interaction import Agent
 from advsurprise.learning.measures import Steps, columns, common_surprise, no_models, steps_of
 from advsurprise.methods.base import ended
-from advsurprise.types import Measured, Rollout
+from advsurprise.types import GAME_OVER, Measured, Rollout
 
 CHUNK = 128
 """Steps played at a time in worlds whose episodes have no fixed length."""
@@ -43,11 +43,12 @@ def play(env: AbstractEnv, agent: Agent, *, episodes: int, seed: int) -> dict[st
     return _whole_episodes(collect, (_start(collector, agent, start_key), no_models(env.spec, episodes)), agent, 1)
 
 
-def play_host(host: Host, agent: Agent, *, episodes: int, seed: int) -> dict[str, np.ndarray]:
-    """Measures of whole episodes in a host world, one entry per episode: at least `episodes`, the same number of each
-    of the host's bodies."""
+def play_host(world: Host | HostCollector, agent: Agent, *, episodes: int, seed: int) -> dict[str, np.ndarray]:
+    """Measures of whole episodes in a host world, or of whole games where they are several episodes, one entry each: at
+    least `episodes`, the same number of each of the host's bodies. A collector that is given keeps its programs."""
     start_key, play_key = jax.random.split(jax.random.key(seed))
-    collector, seeds = HostCollector(host, CHUNK), _with_seed_axis(agent)
+    collector = world if isinstance(world, HostCollector) else HostCollector(world, CHUNK)
+    host, seeds = collector.host, _with_seed_axis(agent)
 
     def collect(carry, number):
         memory, stats = carry
@@ -90,7 +91,7 @@ def _whole_episodes(collect: Collect, carry: Any, agent: Agent, each: int) -> di
     for number in range(MAX_CHUNKS):
         carry, *chunk = collect(carry, number)
         chunks.append(jax.tree.map(np.asarray, chunk))
-        if np.all(sum(steps.over.sum(axis=0) for steps, _ in chunks) >= each):
+        if np.all(sum(_ends(steps).sum(axis=0) for steps, _ in chunks) >= each):
             break
     else:
         length = sum(len(steps.over) for steps, _ in chunks)
@@ -99,8 +100,14 @@ def _whole_episodes(collect: Collect, carry: Any, agent: Agent, each: int) -> di
     begins = jnp.ones(steps.over.shape[1], bool)
     measured = columns(jax.tree.map(jnp.asarray, steps), agent.method, begins=begins)
     measured["common_surprise"] = surprise
-    number = np.cumsum(steps.over, axis=0) - steps.over
+    ends = _ends(steps)
+    number = np.cumsum(ends, axis=0) - ends
     return {name: by_episode(column, number, each) for name, column in measured.items()}
+
+
+def _ends(steps: Steps) -> np.ndarray:
+    """Steps that ended a game, or an episode where games are not told apart from them."""
+    return np.asarray(steps.info[GAME_OVER]) > 0 if GAME_OVER in steps.info else np.asarray(steps.over)
 
 
 def by_episode(column: Measured, number: np.ndarray, each: int) -> Float[np.ndarray, " episodes"]:

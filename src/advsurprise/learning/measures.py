@@ -6,7 +6,7 @@ Columns, each a mean over the steps that count:
     mean/NAME                 the same on every step: its time mean
     handover/ROLE/first/NAME  the same when the role's first turn of an episode ends
     handover/ROLE/all/NAME    the same when any of the role's turns ends
-    NAME                      the method's own measure
+    NAME                      the method's own measure, or the world's of a whole game
     common_surprise           surprise of all observations under one model, whatever the method models itself
 """
 
@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from advsurprise import tree
 from advsurprise.methods.base import AbstractMethod, density_for, ended
-from advsurprise.types import EnvSpec, Measured, Rollout
+from advsurprise.types import GAME_OVER, EnvSpec, Measured, Rollout
 
 OBSERVED_BODIES, OBSERVED_STEPS = 16, 128
 """How much of a rollout common surprise is measured on while training: so many bodies, for so many of its last steps (a
@@ -65,6 +65,9 @@ def columns(steps: Steps, method: AbstractMethod, *, begins: Bool[Array, " B"]) 
     for measure in method.spec.measures:
         value = steps.info[measure.name].astype(jnp.float32)
         exists = jnp.ones_like(steps.over)
+        if measure.of_game:
+            measured[measure.name] = Measured(value, steps.info[GAME_OVER] > 0)
+            continue
         if measure.only_where:
             exists = steps.info[measure.only_where].astype(jnp.float32) > 0
         measured[f"end/{measure.name}"] = Measured(value, exists & steps.over)

@@ -45,6 +45,10 @@ class Fused:
         self._primer = ScanCollector(self.env, cfg.bodies, priming_length(self.method, cfg.bodies))
         self._init = jax.jit(over_seeds(self._init_seed, seeds), compiler_options=devices.quick_compile())
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return ()
+
     def init(self) -> TrainState:
         return self.resumed(self._init(seed_keys(self.cfg.seeds)))
 

@@ -1,6 +1,5 @@
 """The hosted loop: any world behind the host contract; collecting on the host, learning compiled, seeds together."""
 
-import contextlib
 import dataclasses
 from typing import Any
 
@@ -71,6 +70,12 @@ class Hosted:
         self._begin = jax.jit(over_seeds(self._begin_learning, seeds))
         self._keys = jax.jit(over_seeds(update_keys, seeds))
         self._learn = jax.jit(over_seeds(self._learn_seed, seeds))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the host says of itself, and what resuming will do."""
+        anew = f"{self.host.spec.id} cannot be saved: a resumed run begins new episodes"
+        return self.host.notes if self.host.resumes else (*self.host.notes, anew)
 
     def init(self) -> TrainState:
         keys = seed_keys(self.cfg.seeds)
@@ -144,12 +149,6 @@ def agents_of(state: TrainState) -> list[Agent]:
 def open_world(cfg: RunConfig) -> Host:
     """The world of a run behind the host contract."""
     return find(cfg.env).open(cfg.bodies, seeds=len(cfg.seeds), **cfg.env_fields)
-
-
-def read_spec(cfg: RunConfig) -> EnvSpec:
-    """The spec of a host world, from one body of it that is closed at once."""
-    with contextlib.closing(find(cfg.env).open(1, **cfg.env_fields)) as host:
-        return host.spec
 
 
 def resume_keys(state: TrainState) -> Key[Array, " S"]:

@@ -13,7 +13,7 @@ from advsurprise.envs import find
 from advsurprise.learning.interaction import Agent
 from advsurprise.training import checkpoint
 from advsurprise.training.fused import Fused, make_env
-from advsurprise.training.hosted import Hosted, agents_of, read_spec, state_shapes
+from advsurprise.training.hosted import Hosted, agents_of, state_shapes
 
 
 @contextmanager
@@ -31,13 +31,13 @@ def check_loop(cfg: RunConfig) -> None:
     if find(cfg.env).kind == "pure":
         Fused(cfg)
         return
-    methods.make(cfg.method, read_spec(cfg), **cfg.method_fields)
+    methods.make(cfg.method, find(cfg.env).read_spec(**cfg.env_fields), **cfg.method_fields)
 
 
 def load_agents(cfg: RunConfig, record: pathlib.Path) -> tuple[list[Agent], int]:
     """One agent per seed from a checkpoint of a run, and the updates done. No world is stepped."""
     if find(cfg.env).kind == "host":
-        state = checkpoint.load(record, state_shapes(cfg, read_spec(cfg)))
+        state = checkpoint.load(record, state_shapes(cfg, find(cfg.env).read_spec(**cfg.env_fields)))
         return agents_of(state), int(np.ravel(state.update)[0])
     loop = Fused(dataclasses.replace(cfg, devices=1))  # however many trained it, here they may not be
     state = checkpoint.load(record, loop.like())

@@ -118,6 +118,8 @@ def prepare(
     check_folder(cfg, folder, fresh=fresh)
     keep_compiled()
     with loops.open_loop(cfg) if loop is None else nullcontext(loop) as loop:
+        for note in loop.notes:
+            log(note)
         prepare_folder(cfg, folder, fresh=fresh)
         state, done = restore(loop, folder, log)
         if done >= cfg.updates:

@@ -37,6 +37,11 @@ class TrainState(eqx.Module):
 class Loop(Protocol):
     """What a driver needs of a training loop."""
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know of how the world is run, a line each."""
+        ...
+
     def init(self) -> TrainState:
         """The state before the first update."""
         ...

@@ -7,6 +7,7 @@ import pathlib
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from advsurprise.envs.host.atari_body import AtariBody, AtariSettings, check_settings
+from advsurprise.envs.host.atari_scores import SCORES
 from advsurprise.envs.host.body import Maker
 from advsurprise.envs.world import World
 
@@ -93,6 +94,9 @@ def _worlds() -> dict[str, World]:
             functools.partial(open_host, game),
             fields,
             view_fields=("frame_skip", "full_actions", "side"),
+            settings=AtariSettings,
+            spec=functools.partial(read_spec, game),
+            published=dict(zip(("random", "human"), SCORES.get(game, ()), strict=False)),
         )
         for game in games()
     }

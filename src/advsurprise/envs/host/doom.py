@@ -63,6 +63,11 @@ def open_host(
     return BodyHost(told, maker, seeds=seeds, bodies=bodies, groups=groups, workers=workers)
 
 
+def read_spec(scenario: str, **settings: Any) -> "EnvSpec":
+    """What a learner must know of a scenario, by its fields."""
+    return spec(scenario, DoomSettings(**settings))
+
+
 def spec(scenario: str, settings: DoomSettings) -> "EnvSpec":
     """What a learner must know of a scenario; reads its configuration and starts no game."""
     buttons = configure(config_file(scenario)).get_available_buttons_size()
@@ -126,6 +131,8 @@ WORLDS = {
         functools.partial(open_host, scenario),
         get_type_hints(DoomSettings),
         view_fields=("frame_skip", "side", "no_action"),
+        settings=DoomSettings,
+        spec=functools.partial(read_spec, scenario),
     )
     for scenario, description in _TABLE.items()
 }
