@@ -78,6 +78,62 @@ class BenchTrain:
 
 
 @dataclass(frozen=True)
+class BenchHost:
+    """Time a host world: stepping alone, stepping with policies, and training, in one run."""
+
+    env: Annotated[str, arg(metavar="ENV")]
+    """The environment."""
+    method: Annotated[str, arg(metavar="METHOD")] = "adversarial-surprise"
+    """The method, or several (a,b,c), one row each."""
+    bodies: tuple[int, ...] = (16,)
+    """Numbers of parallel environments per seed, one row each."""
+    seeds: int = 1
+    """Number of seeds trained together."""
+    updates: int = 3
+    """Updates to time for each row, after one that is not timed."""
+    peer: bool = True
+    """Also time Stable-Baselines3's PPO in an Atari game, if it is installed."""
+    settings: Annotated[
+        UseAppendAction[tuple[str, ...]],
+        arg(name="set", metavar="FIELD=VALUE", help="Change any field: rollout=128, env.workers=4 …"),
+    ] = ()
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.bench import hosts
+        from advsurprise.cli.resolve import resolve
+
+        result = hosts.run(
+            self.env,
+            methods=self.method.split(","),
+            bodies=self.bodies,
+            seeds=self.seeds,
+            updates=self.updates,
+            settings=self.settings,
+            with_peer=self.peer,
+            resolve=resolve,
+            log=log,
+        )
+        show(result, hosts.text, as_json=self.json)
+
+
+@dataclass(frozen=True)
+class BenchAtari(BenchHost):
+    """Time an Atari game: stepping alone, stepping with policies, and training, in one run."""
+
+    env: Annotated[str, arg(metavar="ENV")] = "atari/freeway"
+    """The game."""
+
+
+@dataclass(frozen=True)
+class BenchDoom(BenchHost):
+    """Time a scenario of Doom: stepping alone, stepping with policies, and training, in one run."""
+
+    env: Annotated[str, arg(metavar="ENV")] = "doom/take-cover"
+    """The scenario."""
+
+
+@dataclass(frozen=True)
 class BenchOracle:
     """Step the room worlds side by side with Farama MiniGrid and count the steps on which they differ."""
 
@@ -103,6 +159,8 @@ class Bench:
     what: Annotated[
         Annotated[BenchWorlds, subcommand("worlds")]
         | Annotated[BenchTrain, subcommand("train")]
+        | Annotated[BenchAtari, subcommand("atari")]
+        | Annotated[BenchDoom, subcommand("doom")]
         | Annotated[BenchOracle, subcommand("oracle")],
         arg(name=""),  # no prefix, which help would show as a heading
     ]

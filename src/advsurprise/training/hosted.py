@@ -1,6 +1,7 @@
 """The hosted loop: any world behind the host contract; collecting on the host, learning compiled, seeds together."""
 
 import dataclasses
+import time
 from typing import Any
 
 import equinox as eqx
@@ -54,6 +55,8 @@ class Hosted:
 
     def __init__(self, cfg: RunConfig, host: Host | None = None):
         self.cfg = cfg
+        self.collect_seconds = 0.0
+        """Seconds that collecting took in the last update."""
         self.host = open_world(cfg) if host is None else host
         try:
             self._build(cfg)
@@ -92,6 +95,10 @@ class Hosted:
         if self.host.resumes:
             self.host.load(np.asarray(state.carry.world))
             return _with_world(state, np.zeros(0, np.uint8))
+        return self.restarted(state)
+
+    def restarted(self, state: TrainState) -> TrainState:
+        """The state with new episodes in all worlds."""
         blank = self._begin(state.learner.agent).tail
         learner = dataclasses.replace(state.learner, tail=blank)
         return self._started(learner, state.update, state.key, resume_keys(state))
@@ -102,8 +109,9 @@ class Hosted:
 
     def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
         collect_key, learn_key = self._keys(state.key, state.update)
-        replaced = self.host.replaced
+        replaced, begun = self.host.replaced, time.perf_counter()
         memory, rollout = self._collector.collect(state.learner.agent, state.carry.memory, key=collect_key)
+        self.collect_seconds = time.perf_counter() - begun
         learner, metrics = self._learn(state.learner, rollout, state.update, learn_key)
         metrics["workers_replaced"] = jnp.full(len(self.cfg.seeds), float(self.host.replaced - replaced))
         carry = Carry(memory, state.carry.world)

@@ -1,0 +1,203 @@
+"""Speed in a host world: stepping alone, stepping with policies, and training, in one run.
+
+raw          all bodies under random actions, no policy
+inference    the same with policies and densities (collecting)
+train        whole updates
+apart        what raw stepping, policies in a world that takes no time, and learning cost one after the other:
+             where network and emulator share the cores, the best that can be had without overlap
+"""
+
+import itertools
+import os
+import resource
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Int, Key
+
+from advsurprise.bench import peer
+from advsurprise.config import RunConfig
+from advsurprise.envs import find
+from advsurprise.envs.host.base import Host
+from advsurprise.errors import UserError
+from advsurprise.learning.host_collect import HostCollector
+from advsurprise.training.hosted import Hosted
+from advsurprise.training.state import TrainState
+from advsurprise.types import EnvSpec, TimeStep
+
+STEPS = "1e15"
+"""Steps of the runs that are timed: more than any number of bodies makes in one update."""
+
+
+class StillHost(Host):
+    """A world that takes no time: it answers every action with the same timestep, in which nothing ended."""
+
+    def __init__(self, host: Host, first: TimeStep):
+        self.seeds, self.bodies, self.groups = host.seeds, host.bodies, host.groups
+        self._spec, self._first = host.spec, first
+        shape = (self.seeds, self.groups, self.group_bodies)
+
+        def of_group(leaf: np.ndarray) -> np.ndarray:
+            return leaf.reshape(*shape, *leaf.shape[1:])[:, 0].reshape(-1, *leaf.shape[1:])
+
+        self._group = jax.tree.map(of_group, first)
+
+    @property
+    def spec(self) -> EnvSpec:
+        return self._spec
+
+    def reset(self, seed: int | Key[Array, "..."]) -> TimeStep:
+        return self._first
+
+    def send(self, action: Int[np.ndarray, " rows"], group: int = 0) -> None:
+        pass
+
+    def recv(self, group: int = 0) -> TimeStep:
+        return self._group
+
+    def relocate(self, request: Int[np.ndarray, " rows"], group: int = 0) -> TimeStep:
+        return self._group
+
+    def close(self) -> None:
+        pass
+
+
+def run(
+    env: str,
+    *,
+    methods: Sequence[str],
+    bodies: Sequence[int],
+    seeds: int,
+    updates: int,
+    settings: Sequence[str],
+    with_peer: bool,
+    resolve: Callable[..., RunConfig],
+    log: Callable[[str], None],
+) -> dict[str, Any]:
+    """A row per method and number of bodies. `resolve` is what the train verb makes its configuration with."""
+    if find(env).kind != "host":
+        raise UserError(f"{env} is compiled: use bench train")
+    if min(*bodies, seeds, updates) < 1:
+        raise UserError("--bodies, --seeds and --updates take whole numbers from 1")
+    given = {"config": None, "env": env, "steps": STEPS, "settings": settings, "seeds": f"0..{seeds - 1}"}
+    cfgs = [resolve(method=method, bodies=number, **given) for number, method in itertools.product(bodies, methods)]
+    rows = [_row(cfg, updates, log) for cfg in cfgs]
+    return {
+        "device": jax.devices()[0].device_kind,
+        "jax": jax.__version__,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "rows": rows,
+        "peer": peer.measure(env, bodies=bodies[0], rollout=cfgs[0].rollout, log=log) if with_peer else None,
+    }
+
+
+def _row(cfg: RunConfig, updates: int, log: Callable[[str], None]) -> dict[str, Any]:
+    log(f"{cfg.method} in {cfg.env}: {cfg.bodies} bodies, rollouts of {cfg.rollout} …")
+    begun = time.perf_counter()
+    loop = Hosted(cfg)
+    opened = time.perf_counter() - begun
+    try:
+        return _timed_row(loop, cfg, updates, opened)
+    finally:
+        loop.close()
+
+
+def _timed_row(loop: Hosted, cfg: RunConfig, updates: int, opened: float) -> dict[str, Any]:
+    host, steps = loop.host, cfg.steps_per_update * len(cfg.seeds)
+    before = _memory()
+    state = loop.init()
+    state, compiled = _seconds(lambda: loop.update(state)[0])
+    train, collect, learn, raw = [], [], [], []
+    for _ in range(updates):
+        # In turn, so that a machine that slows down slows all of them.
+        raw.append(raw_seconds(host, cfg.rollout))
+        state = loop.restarted(state)
+        state, seconds = _seconds(lambda state=state: loop.update(state)[0])
+        train.append(seconds)
+        collect.append(loop.collect_seconds)
+        learn.append(seconds - loop.collect_seconds)
+    still = statistics.median(still_seconds(loop, state, updates))
+    rate = {
+        name: steps / statistics.median(times)
+        for name, times in (("raw", raw), ("inference", collect), ("train", train))
+    }
+    apart = steps / (statistics.median(raw) + still + statistics.median(learn))
+    return {
+        "env": cfg.env,
+        "method": cfg.method,
+        "bodies": cfg.bodies,
+        "seeds": len(cfg.seeds),
+        "groups": host.groups,
+        "rollout": cfg.rollout,
+        **{f"{name}_steps_per_s": round(value, 1) for name, value in rate.items()},
+        "fraction_of_raw": round(rate["train"] / rate["raw"], 4),
+        "policy_steps_per_s": round(steps / still, 1),
+        "learn_s": round(statistics.median(learn), 4),
+        "apart_steps_per_s": round(apart, 1),
+        "fraction_of_apart": round(rate["train"] / apart, 4),
+        "open_s": round(opened, 2),
+        "first_update_s": round(compiled, 2),
+        "memory_bytes": _memory() - before,
+        "raw_s": [round(each, 4) for each in raw],
+        "train_s": [round(each, 4) for each in train],
+    }
+
+
+def raw_seconds(host: Host, length: int) -> float:
+    """Seconds of so many steps of all bodies under random actions, group by group as in training."""
+    rng = np.random.default_rng(0)
+    rows = host.seeds * host.group_bodies
+    actions = rng.integers(host.spec.num_actions, size=(length, host.groups, rows))
+    host.reset(jax.random.split(jax.random.key(0), host.seeds))
+    begun = time.perf_counter()
+    for group in range(host.groups):
+        host.send(actions[0, group], group)
+    for index, group in itertools.product(range(1, length), range(host.groups)):
+        host.recv(group)
+        host.send(actions[index, group], group)
+    for group in range(host.groups):
+        host.recv(group)
+    return time.perf_counter() - begun
+
+
+def still_seconds(loop: Hosted, state: TrainState, updates: int) -> list[float]:
+    """Seconds of collecting in a world that takes no time."""
+    keys = jax.random.split(jax.random.key(0), loop.host.seeds)
+    still = HostCollector(StillHost(loop.host, loop.host.reset(keys)), loop.cfg.rollout)
+    agent, memory = state.learner.agent, still.start(state.learner.agent, key=keys)
+    still.collect(agent, memory, key=keys)
+    return [_seconds(lambda: still.collect(agent, memory, key=keys)[0])[1] for _ in range(updates)]
+
+
+def _seconds(call: Callable[[], Any]) -> tuple[Any, float]:
+    begun = time.perf_counter()
+    result = jax.block_until_ready(call())
+    return result, time.perf_counter() - begun
+
+
+def _memory() -> int:
+    """The most memory this process has had, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+HEAD = f"{'bodies':>7}{'raw':>10}{'inference':>11}{'train':>10}{'of raw':>8}{'apart':>10}{'of apart':>10}{'memory':>12}"
+
+
+def text(result: dict[str, Any]) -> str:
+    """The result for a person."""
+    rows = result["rows"]
+    width = max(len(row["method"]) for row in rows)
+    lines = [f"{rows[0]['env']} on {result['device']}, {result['cores']} cores, steps/s", f"{'method':{width}}{HEAD}"]
+    for row in rows:
+        lines.append(
+            f"{row['method']:{width}}{row['bodies']:>7}{row['raw_steps_per_s']:>10,.0f}"
+            f"{row['inference_steps_per_s']:>11,.0f}{row['train_steps_per_s']:>10,.0f}{row['fraction_of_raw']:>8.0%}"
+            f"{row['apart_steps_per_s']:>10,.0f}{row['fraction_of_apart']:>10.0%}{row['memory_bytes'] / 2**20:>8,.0f} MiB"
+        )
+    if result["peer"]:
+        lines.append(peer.text(result["peer"], rows[0]["train_steps_per_s"]))
+    return "\n".join(lines)
