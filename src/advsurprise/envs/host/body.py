@@ -67,7 +67,7 @@ class Body(abc.ABC):
         """Measures of the current state, for the timestep after a reset."""
         return {}
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Ends whatever the body has started."""
 
 
