@@ -198,9 +198,8 @@ class BodyHost(Host):
         current, following = self._arrays.obs[slots, rows], self._arrays.obs[1 - slots, rows]
         by_row = saved.ByBody(self._seeded, self._lost, self._info, current, following)
         order = self._by_body(rows).ravel()
-        whole = saved.Saved(
-            self._entropy, saved.ByBody(*(array[order] for array in by_row)), [bodies[i] for i in order]
-        )
+        by_body = saved.ByBody(*(array[order] for array in by_row))
+        whole = saved.Saved(self._entropy, by_body, [bodies[row] for row in order])
         return saved.write(self._spec, self.seeds, self.bodies, whole)
 
     def load(self, state: UInt8[np.ndarray, " n"]) -> None:

@@ -83,11 +83,10 @@ class Bodies:
 
     def close(self) -> None:
         """Closes every body, however some of them take it."""
+        for _ in self._map(_close_quietly, list(self._bodies.values())):
+            pass
         if self._threads is not None:
             self._threads.shutdown()
-        for body in self._bodies.values():
-            with contextlib.suppress(Exception):
-                body.close()
         self._bodies, self._threads = {}, None
 
     def _make(self) -> None:
@@ -104,10 +103,13 @@ class Bodies:
             self._threads = concurrent.futures.ThreadPoolExecutor(most)
 
     def _run(self, do: Callable[[int], None], group: int) -> None:
-        rows = self._setup.rows[group]
-        run: Callable[..., Iterable[None]] = map if self._threads is None else self._threads.map
-        for _ in run(do, rows):
+        for _ in self._map(do, self._setup.rows[group]):
             pass
+
+    @property
+    def _map(self) -> Callable[..., Iterable[None]]:
+        """One body after the other, or all at once in threads if their steps leave Python to the others."""
+        return map if self._threads is None else self._threads.map
 
     def _reset(self, slots: bytes) -> None:
         self._fresh = False
@@ -126,6 +128,11 @@ class Bodies:
                 self._bodies[row].load(state)
             except Exception as error:
                 raise UserError(f"the saved state of a body was refused: {sentence(error)}") from error
+
+
+def _close_quietly(body: Body) -> None:
+    with contextlib.suppress(Exception):
+        body.close()
 
 
 def step(body: Body, row: int, slot: int, arrays: Arrays, layout: Layout) -> None:
