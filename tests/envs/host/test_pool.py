@@ -91,7 +91,6 @@ def temporary(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     yield folder
-    gc.collect()
     assert not list(folder.iterdir())
 
 

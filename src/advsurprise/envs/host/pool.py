@@ -53,8 +53,9 @@ class BodyHost(Host):
         rows = seeds * bodies
         layout = Layout(rows, spec.observation_shape, spec.observation_dtype, spec.info)
         count = min(usable_cores() if workers is None else workers, rows)
-        self._shares = _share_out(rows, groups, max(count, 1))
-        setups = [Setup(*maker, layout, share) for share in self._shares]
+        shares = _share_out(rows, groups, max(count, 1))
+        setups = [Setup(*maker, layout, share) for share in shares]
+        self._shares = [[np.asarray(own, int) for own in share] for share in shares]
         self._workers = Workers(spec.id, setups, layout, local=count == 0)
         self._finalizer = weakref.finalize(self, self._workers.close)
         self._arrays = self._workers.arrays
@@ -126,12 +127,15 @@ class BodyHost(Host):
                 f"{self._spec.id}: the actions of a group must be [{shape[0]}, {shape[1]}] whole numbers from 0 to "
                 f"{count - 1}"
             )
+        self._arrays.action[rows] = action.ravel()
         lost = self._lost[rows]
-        self._arrays.action[rows] = np.where(lost, NO_ACTION, action.ravel())
+        some_lost = lost.any()
+        if some_lost:
+            self._arrays.action[rows][lost] = NO_ACTION
+        slot = bytes([1 - self._slot[group]])
         for worker, share in zip(self._workers.all, self._shares, strict=True):
-            own = list(share[group])
-            if own and not (lost.any() and self._lost[own].all()):
-                worker.order(STEP, group, bytes([1 - self._slot[group]]))
+            if len(share[group]) and not (some_lost and self._lost[share[group]].all()):
+                worker.order(STEP, group, slot)
         self._sent.add(group)
 
     def recv(self, group: int) -> TimeStep:
@@ -169,8 +173,7 @@ class BodyHost(Host):
         self._arrays.restart[rows] = asked == RESTART
         self._lost[rows] &= ~moved
         for worker, share in zip(self._workers.all, self._shares, strict=True):
-            own = np.asarray(share[group], int) - rows.start
-            if moved[own].any():
+            if moved[share[group] - rows.start].any():
                 worker.order(RELOCATE, group, bytes([self._slot[group]]))
         self._wait(group)
         self._settle(group, self._lost[rows] & moved)
@@ -191,7 +194,7 @@ class BodyHost(Host):
             states |= self._wait(ALL)
         bodies = [b""] * len(self._lost)
         for index, share in enumerate(self._shares):
-            for row, state in zip(_rows_of(share), unpack(states[index]), strict=True):
+            for row, state in zip(np.concatenate(share).tolist(), unpack(states[index]), strict=True):
                 bodies[row] = state
         slots = np.repeat(self._slot, len(bodies) // self.groups)
         rows = np.arange(len(bodies))
@@ -217,7 +220,7 @@ class BodyHost(Host):
             target[order] = array
         states = dict(zip(order.tolist(), bodies, strict=True))
         for worker, share in zip(self._workers.all, self._shares, strict=True):
-            worker.order(LOAD, ALL, pack([states[row] for row in _rows_of(share)]))
+            worker.order(LOAD, ALL, pack([states[row] for row in np.concatenate(share).tolist()]))
         self._wait(ALL)
         self._begun = True
 
@@ -227,8 +230,8 @@ class BodyHost(Host):
         """Waits until no worker has an order for a group left; what each worker brought."""
         brought: dict[int, bytes] = {}
         try:
-            while self._workers.busy(group):
-                for index in self._workers.ready(group):
+            for index in range(len(self._shares)):
+                while self._workers.all[index].busy(group):
                     self._finish(index, brought)
         except UserError:
             self.close()
@@ -237,7 +240,7 @@ class BodyHost(Host):
 
     def _finish(self, index: int, brought: dict[int, bytes]) -> None:
         try:
-            command, _, brought[index] = self._workers.all[index].finish()
+            command, brought[index] = self._workers.all[index].finish()
         except Death as death:
             self._replace(index, death)
             return
@@ -258,7 +261,7 @@ class BodyHost(Host):
             except Death as again:
                 reason = again
         self.replaced += 1
-        rows = _rows_of(self._shares[index])
+        rows = np.concatenate(self._shares[index]).tolist()
         self._lost[rows] = True
         bodies = f"{len(rows)} bodies" if len(rows) > 1 else "1 body"
         warnings.warn(f"{who} died ({death}); its {bodies} began new episodes", RuntimeWarning, stacklevel=5)
@@ -266,13 +269,15 @@ class BodyHost(Host):
     def _begin_anew(self, index: int) -> None:
         """Starts a new worker, and episodes that were never seen."""
         worker = self._workers.replace(index)
-        self._draw_seeds(_rows_of(self._shares[index]))
+        self._draw_seeds(np.concatenate(self._shares[index]).tolist())
         worker.order(RESET, ALL, bytes(1 - slot for slot in self._slot))
         worker.finish()
 
     def _end_lost(self, group: int) -> None:
         """Ends the episodes of bodies whose worker died, in the step that was just received."""
         rows = self._rows(group)
+        if not self._lost[rows].any():
+            return
         lost = rows.start + np.flatnonzero(self._lost[rows])
         self._arrays.reward[lost] = 0
         self._arrays.terminated[lost] = False
@@ -353,8 +358,3 @@ def _share_out(rows: int, groups: int, workers: int) -> list[tuple[tuple[int, ..
     size = rows // groups
     split = [range(group * size, (group + 1) * size) for group in range(groups)]
     return [tuple(tuple(row for row in each if row % workers == index) for each in split) for index in range(workers)]
-
-
-def _rows_of(share: tuple[tuple[int, ...], ...]) -> list[int]:
-    """All rows of a worker, in order."""
-    return [row for rows in share for row in rows]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 RESET, STEP, RELOCATE, SAVE, LOAD = range(5)
-"""What a worker can be told to do."""
+"""What a worker can be told to do; steps and relocations with the slot to write to, resets with that of each group."""
 DONE, FAILED, REFUSED = range(3)
 """How a worker answers: done; an error, after which it exits; a mistake of the user's, in one sentence."""
 NO_ACTION = -1
@@ -21,6 +21,7 @@ SLOTS = 2
 """Observations are written in turn to two places, so that the last one outlives a step in which a worker dies."""
 
 ALIGNMENT = 64
+HEAD = struct.Struct("<BBQ")
 LENGTH = struct.Struct("<Q")
 DIGEST = 16
 
@@ -97,15 +98,30 @@ def _place(layout: Layout) -> tuple[list[tuple[tuple[int, ...], np.dtype, int]],
     return places, offset
 
 
-def send_message(connection: socket.socket, message: bytes) -> None:
-    """Sends a message of any length."""
-    connection.sendall(LENGTH.pack(len(message)) + message)
+class Message(NamedTuple):
+    """What a host and a worker tell each other: two small numbers, and bytes where these do not suffice."""
+
+    kind: int
+    """A command, or how it went."""
+    detail: int = 0
+    """The group of a command; the exit code of a refusal."""
+    rest: bytes = b""
+    """What else the command needs, or has brought."""
 
 
-def receive_message(connection: socket.socket) -> bytes | None:
+def send_message(connection: socket.socket, message: Message) -> None:
+    """Sends a message."""
+    connection.sendall(HEAD.pack(message.kind, message.detail, len(message.rest)) + message.rest)
+
+
+def receive_message(connection: socket.socket) -> Message | None:
     """Waits for a message; None if there is nobody left to send one."""
-    length = _receive_exactly(connection, LENGTH.size)
-    return None if length is None else _receive_exactly(connection, LENGTH.unpack(length)[0])
+    head = _receive_exactly(connection, HEAD.size)
+    if head is None:
+        return None
+    kind, detail, length = HEAD.unpack(head)
+    rest = _receive_exactly(connection, length) if length else b""
+    return None if rest is None else Message(kind, detail, rest)
 
 
 def _receive_exactly(connection: socket.socket, count: int) -> bytes | None:

@@ -34,6 +34,7 @@ from advsurprise.envs.host.shared import (
     STEP,
     Arrays,
     Layout,
+    Message,
     Setup,
     arrays_in,
     memory_size,
@@ -66,9 +67,9 @@ class Bodies:
         body = next(iter(self._bodies.values()))
         return {"resumes": body.resumes, "rewinds": body.rewinds}
 
-    def answer(self, message: bytes) -> bytes:
-        """Does what a message says: a command, its group, and what the command needs."""
-        command, group, rest = message[0], message[1], message[2:]
+    def answer(self, message: Message) -> Message:
+        """Does what a message says."""
+        command, group, rest = message
         if command == STEP:
             self._run(lambda row: step(self._bodies[row], row, rest[0], self._arrays, self._setup.layout), group)
         elif command == RELOCATE:
@@ -76,10 +77,10 @@ class Bodies:
         elif command == RESET:
             self._reset(slots=rest)
         elif command == SAVE:
-            return bytes([DONE]) + pack([self._bodies[row].save() for row in self._order])
+            return Message(DONE, rest=pack([self._bodies[row].save() for row in self._order]))
         elif command == LOAD:
             self._load(unpack(rest))
-        return bytes([DONE])
+        return Message(DONE)
 
     def close(self) -> None:
         """Closes every body, however some of them take it."""
@@ -185,10 +186,10 @@ def sentence(error: BaseException) -> str:
     return f"{type(error).__name__}: {line}" if line else type(error).__name__
 
 
-def refusal(error: BaseException) -> bytes:
+def refusal(error: BaseException) -> Message:
     """The answer to a command that failed with an error."""
-    status, code = (REFUSED, error.exit_code) if isinstance(error, UserError) else (FAILED, 0)
-    return bytes([status, code]) + sentence(error).encode()
+    text = sentence(error).encode()
+    return Message(REFUSED, error.exit_code, text) if isinstance(error, UserError) else Message(FAILED, rest=text)
 
 
 def serve(connection: socket.socket, memory: int) -> None:
@@ -196,14 +197,14 @@ def serve(connection: socket.socket, memory: int) -> None:
     setup = receive_message(connection)
     if setup is None:
         return
-    with contextlib.closing(_open(connection, memory, setup)) as bodies:
+    with contextlib.closing(_open(connection, memory, setup.rest)) as bodies:
         while (message := receive_message(connection)) is not None:
             try:
                 answer = bodies.answer(message)
             except Exception as error:
                 answer = refusal(error)
             send_message(connection, answer)
-            if answer[0] == FAILED:
+            if answer.kind == FAILED:
                 return
 
 
@@ -215,7 +216,7 @@ def _open(connection: socket.socket, memory: int, setup: bytes) -> Bodies:
     except Exception as error:
         send_message(connection, refusal(error))
         raise SystemExit(0) from None
-    send_message(connection, bytes([DONE]) + json.dumps(bodies.traits).encode())
+    send_message(connection, Message(DONE, rest=json.dumps(bodies.traits).encode()))
     return bodies
 
 

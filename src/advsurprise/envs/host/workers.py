@@ -9,7 +9,6 @@ import contextlib
 import json
 import mmap
 import os
-import select
 import shutil
 import signal
 import socket
@@ -23,8 +22,10 @@ from collections.abc import Sequence
 from advsurprise.envs.host.shared import (
     DONE,
     FAILED,
+    RESET,
     Arrays,
     Layout,
+    Message,
     Setup,
     arrays_in,
     memory_size,
@@ -62,13 +63,17 @@ class Worker(abc.ABC):
     def order(self, command: int, group: int, rest: bytes = b"") -> None:
         """Starts a command, and returns at once."""
         self.orders.append((command, group))
-        self._send(bytes([command, group]) + rest)
+        self._send(Message(command, group, rest))
 
-    def finish(self) -> tuple[int, int, bytes]:
-        """Waits for the oldest command: what it was, its group and what it brought. Raises `Death`, or what the worker
-        refused it with."""
-        answer = self._receive()
-        return (*self.orders.popleft(), answer)
+    def busy(self, group: int) -> bool:
+        """Whether a command for a group is not yet answered."""
+        return any(each == group for _, each in self.orders)
+
+    def finish(self) -> tuple[int, bytes]:
+        """Waits for the oldest command: what it was and what it brought. Raises `Death`, or what the worker refused it
+        with."""
+        brought = self._receive()
+        return self.orders.popleft()[0], brought
 
     @abc.abstractmethod
     def start(self) -> None:
@@ -83,7 +88,7 @@ class Worker(abc.ABC):
         """Ends the worker, by force at a time of the monotonic clock; returns how it ended."""
 
     @abc.abstractmethod
-    def _send(self, message: bytes) -> None: ...
+    def _send(self, message: Message) -> None: ...
 
     @abc.abstractmethod
     def _receive(self) -> bytes: ...
@@ -110,7 +115,7 @@ class ProcessWorker(Worker):
                 # What a world prints must not mix with what the host's program prints.
                 stdout=2,
             )
-        self._send(json.dumps(setup).encode())
+        self._send(Message(RESET, rest=json.dumps(setup).encode()))
 
     @property
     def pid(self) -> int:
@@ -148,7 +153,7 @@ class ProcessWorker(Worker):
                 if not self.connection.recv(2**20):
                     return
 
-    def _send(self, message: bytes) -> None:
+    def _send(self, message: Message) -> None:
         # That a worker is gone is noticed when its answer is waited for.
         with contextlib.suppress(OSError):
             send_message(self.connection, message)
@@ -157,12 +162,12 @@ class ProcessWorker(Worker):
         answer = receive_message(self.connection)
         if answer is None:
             raise Death(self.end(deadline=0.0))
-        if answer[0] == DONE:
-            return answer[1:]
-        text = answer[2:].decode()
-        if answer[0] == FAILED:
+        if answer.kind == DONE:
+            return answer.rest
+        text = answer.rest.decode()
+        if answer.kind == FAILED:
             raise Death(text)
-        raise _refused(text, exit_code=answer[1])
+        raise _refused(text, exit_code=answer.detail)
 
 
 class LocalWorker(Worker):
@@ -170,7 +175,7 @@ class LocalWorker(Worker):
 
     def __init__(self, setup: Setup, arrays: Arrays):
         super().__init__(setup)
-        self._messages: deque[bytes] = deque()
+        self._messages: deque[Message] = deque()
         self._arrays = arrays
         self._bodies: Bodies | None = None
 
@@ -189,13 +194,13 @@ class LocalWorker(Worker):
             self._bodies.close()
         return "closed"
 
-    def _send(self, message: bytes) -> None:
+    def _send(self, message: Message) -> None:
         self._messages.append(message)
 
     def _receive(self) -> bytes:
         assert self._bodies is not None
         with _death_of_errors():
-            return self._bodies.answer(self._messages.popleft())[1:]
+            return self._bodies.answer(self._messages.popleft()).rest
 
 
 class Workers:
@@ -219,20 +224,6 @@ class Workers:
     def pids(self) -> list[int]:
         """Numbers of the processes."""
         return [worker.pid for worker in self.all if isinstance(worker, ProcessWorker)]
-
-    def busy(self, group: int) -> list[int]:
-        """Workers with an unfinished command for a group."""
-        return [index for index, worker in enumerate(self.all) if any(each == group for _, each in worker.orders)]
-
-    def ready(self, group: int) -> list[int]:
-        """Waits for at least one worker to answer or to die, and returns all that have, whatever their group."""
-        poll = select.poll()
-        numbers = {}
-        for index, worker in enumerate(self.all):
-            if isinstance(worker, ProcessWorker):
-                numbers[worker.connection.fileno()] = index
-                poll.register(worker.connection, select.POLLIN)
-        return [numbers[number] for number, _ in poll.poll()] if numbers else self.busy(group)
 
     def replace(self, index: int) -> Worker:
         """Ends a worker and starts another in its place; raises `Death` if that fails."""
