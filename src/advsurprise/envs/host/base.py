@@ -1,10 +1,13 @@
 """The host contract (docs/contract.md): all bodies of all seeds, in numpy; the world keeps its own state."""
 
 import abc
+import functools
+from collections.abc import Mapping
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key, UInt8
+from jaxtyping import Array, Int, Key, Shaped, UInt8
 
 from advsurprise.errors import UserError
 from advsurprise.types import EnvSpec, TimeStep
@@ -90,3 +93,24 @@ def check_sizes(name: str, *, seeds: int, bodies: int, groups: int) -> None:
         raise UserError(f"{name}: seeds, bodies and groups must be at least 1, not {seeds}, {bodies} and {groups}")
     if bodies % groups:
         raise UserError(f"{name}: {bodies} bodies cannot be split into {groups} equal groups")
+
+
+def as_timestep(
+    *,
+    obs: Shaped[np.ndarray, "..."],
+    reward: Shaped[np.ndarray, "..."],
+    terminated: Shaped[np.ndarray, "..."],
+    truncated: Shaped[np.ndarray, "..."],
+    final_obs: Shaped[np.ndarray, "..."],
+    info: Mapping[str, Shaped[np.ndarray, "..."]],
+) -> TimeStep:
+    """A timestep of numpy arrays, filled by unflattening since `TimeStep` declares jax arrays."""
+    names = tuple(sorted(info))
+    leaves = [obs, reward, terminated, truncated, final_obs, *(info[name] for name in names)]
+    return jax.tree.unflatten(_structure(names), leaves)
+
+
+@functools.cache
+def _structure(names: tuple[str, ...]):
+    number, flag = jnp.float32(0), jnp.bool_(False)
+    return jax.tree.structure(TimeStep(number, number, flag, flag, number, dict.fromkeys(names, number)))

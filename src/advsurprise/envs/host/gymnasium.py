@@ -5,18 +5,16 @@
 """
 
 import contextlib
-import functools
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, Shaped
 
-from advsurprise.envs.host.base import Host
+from advsurprise.envs.host.base import Host, as_timestep
 from advsurprise.envs.host.body import Maker
 from advsurprise.envs.host.gymnasium_body import MAKE, maker, step_seconds
 from advsurprise.envs.host.load import make_env, sentence
@@ -262,9 +260,14 @@ class GymnasiumHost(Host):
             "episode_return": self._return.astype(np.float32),
             "episode_length": self._length.copy(),
         }
-        measured = [measures[name] for name in sorted(measures)]
-        leaves = [obs, reward.astype(np.float32), terminated, truncated, final_obs, *measured]
-        return jax.tree.unflatten(_timestep_structure(), leaves)
+        return as_timestep(
+            obs=obs,
+            reward=reward.astype(np.float32),
+            terminated=terminated,
+            truncated=truncated,
+            final_obs=final_obs,
+            info=measures,
+        )
 
     def _seeds(self, seed: int | PRNGKeyArray) -> Any:
         """One seed per body, or a single one for an environment's own vector form, which takes no more.
@@ -295,19 +298,3 @@ def _autoreset_mode(vector: VectorEnv, name: str) -> AutoresetMode:
             'as a step that nobody took; open it with vectorization "sync" or "async", or make it with SAME_STEP'
         )
     return mode
-
-
-@functools.cache
-def _timestep_structure():
-    """Filled by unflattening, since `TimeStep` declares jax arrays and the host contract speaks numpy."""
-    nothing = jnp.float32(0), jnp.bool_(False)
-    return jax.tree.structure(
-        TimeStep(
-            nothing[0],
-            nothing[0],
-            nothing[1],
-            nothing[1],
-            nothing[0],
-            {measure.name: nothing[0] for measure in MEASURES},
-        )
-    )
