@@ -1,5 +1,6 @@
 """Records shared by all layers. Axis letters: S seeds, T time, B bodies, V value streams, A actions."""
 
+import math
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -74,6 +75,14 @@ class EnvSpec(NamedTuple):
     def info(self) -> tuple[str, ...]:
         """Keys of `TimeStep.info`."""
         return tuple(measure.name for measure in self.measures)
+
+    @property
+    def modelled_shape(self) -> tuple[int, ...]:
+        """Shape of what a density model sees: an observation, or the last ones averaged down, on the last axis."""
+        if not self.density_shape:
+            return self.observation_shape
+        rows, columns, last = self.density_shape
+        return rows, columns, last * math.prod(self.observation_shape[2:])
 
 
 class TimeStep(eqx.Module):

@@ -1,4 +1,4 @@
-"""Convolutions by patches, by rows and by parity, and their gradients, against XLA's own."""
+"""Convolutions by patches, by rows, by parity and by blocks, and their gradients, against XLA's own."""
 
 import functools
 
@@ -63,6 +63,40 @@ def test_the_convolution_by_parity_and_its_gradient(rows, columns):
     (result, (_, ours)), (_, (_, theirs)) = (_both(x, weight, mixed, backend=name, **how) for name in ("parity", "xla"))
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("outputs", [4, 9])
+@pytest.mark.parametrize(
+    ("rows", "columns", "kernel", "stride"), [(20, 20, 8, 4), (9, 9, 4, 2), (11, 14, 4, 2), (9, 7, 6, 2), (5, 6, 2, 2)]
+)
+def test_the_convolution_by_blocks_and_its_gradient(rows, columns, kernel, stride, outputs):
+    x, weight = _random((2, rows, columns, 3)), _random((outputs, kernel, kernel, 3), 1)
+    how = {"stride": stride, "same": False}
+    expected = _convolve(x, weight, **how)
+    mixed = _random(expected.shape, 2)
+    result, gradient = _both(x, weight, mixed, backend="blocks", **how)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+    for ours, theirs in zip(gradient, _both(x, weight, mixed, backend="xla", **how)[1], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_blocks_are_encoded_after_they_are_cut():
+    parts = (_random((2, 8, 8, 3)), _random((2, 8, 8, 2), 1))
+    weight, how = _random((4, 4, 4, 5), 2), {"stride": 2, "same": False}
+
+    def encode(parts):
+        return jnp.concatenate([2 * parts[0], parts[1]], axis=-1)
+
+    result = convolve(parts, weight, encode=encode, backend="blocks", **how)
+    np.testing.assert_allclose(result, _convolve(encode(parts), weight, **how), rtol=1e-4, atol=1e-4)
+
+
+def test_images_go_by_blocks_on_a_cpu_and_by_xla_elsewhere():
+    atari, how = ((256, 84, 84, 4), (4, 8, 8, 4)), {"stride": 4, "same": False, "is_data": True}
+    assert choose(*atari, platform="cpu", **how) == "blocks"
+    assert choose(*atari, platform="gpu", **how) == "xla"
+    room = {"stride": 2, "same": True, "is_data": True}
+    assert choose((256, 7, 7, 60), (16, 3, 3, 60), platform="gpu", **room) == "parity"
 
 
 def test_only_data_goes_by_parity():

@@ -18,7 +18,10 @@ FEW_CELLS, FEW_CHANNELS, MANY_SAMPLES = 16, 16, 64
 """A convolution goes by rows up to so many cells (of data: channels) and from so many samples on: beyond, the matrices'
 zeros cost more than they save, and for fewer samples making the matrices does."""
 
-Backend = Literal["xla", "patches", "rows", "parity"]
+FEW_OUTPUTS = 8
+"""Up to so many outputs, a convolution by blocks adds shifted products; with more it puts shifted blocks together."""
+
+Backend = Literal["xla", "patches", "rows", "parity", "blocks"]
 
 
 def convolve(
@@ -40,6 +43,8 @@ def convolve(
     chosen = backend or choose(shape, weight.shape, stride=stride, same=same, is_data=is_data)
     if chosen == "parity":
         return halved(weight, [encode(part) for part in by_parity(x)])
+    if chosen == "blocks":
+        return by_blocks(encode(blocks(x, kernel=weight.shape[1], stride=stride)), weight)
     x = encode(x)
     if chosen == "xla":
         return by_xla(x, weight, stride=stride, same=same)
@@ -48,11 +53,25 @@ def convolve(
     return by_patches(x, weight, stride=stride, same=same)
 
 
-def choose(shape: tuple[int, ...], weight: tuple[int, ...], *, stride: int, same: bool, is_data: bool) -> Backend:
-    """The fastest way to compute a convolution, as measured (docs/performance.md)."""
+def choose(
+    shape: tuple[int, ...],
+    weight: tuple[int, ...],
+    *,
+    stride: int,
+    same: bool,
+    is_data: bool,
+    platform: str | None = None,
+) -> Backend:
+    """The fastest way to compute a convolution, as measured (docs/performance.md); `platform` is the kind of device,
+    jax's default if None."""
     samples, rows, columns, channels = shape
     if is_data and (weight[1], stride, same) == (SAME_KERNEL, SAME_STRIDE, True):
         return "rows" if channels <= FEW_CHANNELS and samples >= MANY_SAMPLES else "parity"
+    # Without padding: images of 20x20 and more, for which graphics cards have their own programs.
+    if not same and (platform or jax.default_backend()) != "cpu":
+        return "xla"
+    if not same and stride > 1 and weight[1] % stride == 0:
+        return "blocks"
     few = rows * columns <= FEW_CELLS and samples >= MANY_SAMPLES
     return "rows" if few else "patches"
 
@@ -105,6 +124,44 @@ def patches(
         for j in range(kernel)
     ]
     return jnp.concatenate(parts, axis=-1)
+
+
+def blocks(x: Any, *, kernel: int, stride: int) -> Any:
+    """Cells in blocks of stride x stride, axes [n, block row, block column, row, column, …], in every leaf; cells that
+    a convolution without padding does not reach are left out."""
+
+    def cut(leaf: Array) -> Array:
+        rows, columns = ((size - kernel) // stride + kernel // stride for size in leaf.shape[1:3])
+        leaf = leaf[:, : rows * stride, : columns * stride]
+        split = leaf.reshape(len(leaf), rows, stride, columns, stride, *leaf.shape[3:])
+        return jnp.swapaxes(split, 2, 3)
+
+    return jax.tree.map(cut, x)
+
+
+def by_blocks(
+    cells: Float[Array, "n rows columns stride stride channels"],
+    weight: Float[Array, "outputs kernel kernel channels"],
+) -> Float[Array, "n new_rows new_columns outputs"]:
+    """A convolution without padding whose kernel is some blocks of stride x stride, as one of stride 1 over blocks.
+
+    No cell is copied but for the transposition into blocks, of bytes where cells are encoded later. With few outputs
+    one product takes every block to what it adds to each of its neighbours; with more, neighbours are put together.
+    """
+    outputs, stride = len(weight), cells.shape[3]
+    side = weight.shape[1] // stride
+    x = cells.reshape(*cells.shape[:3], -1)
+    kernel = weight.reshape(outputs, side, stride, side, stride, -1)
+    rows, columns = (size - side + 1 for size in x.shape[1:3])
+    places = [(i, j) for i in range(side) for j in range(side)]
+    if outputs > FEW_OUTPUTS:
+        together = jnp.concatenate([x[:, i : i + rows, j : j + columns] for i, j in places], axis=-1)
+        flat = jnp.swapaxes(kernel, 2, 3).reshape(outputs, -1)
+        return jax.lax.dot_general(together, flat, (((3,), (1,)), ((), ())))
+    flat = jnp.transpose(kernel, (1, 3, 0, 2, 4, 5)).reshape(side * side * outputs, -1)
+    product = jax.lax.dot_general(x, flat, (((3,), (1,)), ((), ())))
+    product = product.reshape(*x.shape[:3], side * side, outputs)
+    return sum((product[:, i : i + rows, j : j + columns, i * side + j] for i, j in places), jnp.float32(0))
 
 
 def by_rows(

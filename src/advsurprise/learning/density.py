@@ -204,7 +204,18 @@ class Gaussian(AbstractDensity[GaussianStats]):
 
     def _std(self, stats: GaussianStats) -> Float[Array, "*shape"]:
         variance = _ratio(stats.spread, stats.count + self.prior_count, self.prior_var)
-        return jnp.maximum(jnp.sqrt(variance), self.min_std)
+        # The floor before the root: rounding can leave a spread of next to nothing below 0.
+        return jnp.sqrt(jnp.maximum(variance, self.min_std**2))
+
+
+PIXEL_STD = 0.02
+"""Least standard deviation of a pixel, on a scale from 0 to 1: five of 255 grey levels (docs/density.md)."""
+
+
+def pixel_gaussian(min_std: float = PIXEL_STD) -> Gaussian:
+    """The Gaussian for images: the moments of noise, all numbers from 0 to 1 equally likely, until there is an
+    observation, and the floor alone from then on."""
+    return Gaussian(prior_mean=0.5, prior_var=1 / 12, prior_count=0.0, min_std=min_std)
 
 
 def _ratio(part: Float[Array, "*shape"], whole: Float[Array, ""], empty: float) -> Float[Array, "*shape"]:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from advsurprise import tree
-from advsurprise.methods.base import AbstractMethod, density_for, ended
+from advsurprise.methods.base import AbstractMethod, density_for, ended, small_image
 from advsurprise.types import GAME_OVER, EnvSpec, Measured, Rollout
 
 OBSERVED_BODIES, OBSERVED_STEPS = 16, 128
@@ -102,12 +102,13 @@ def common_surprise(
         −log p_θ(o_t),  θ fitted on o_0 … o_{t−1} of the episode, scored first and then added.
 
     The first observation of an episode does not count. `stats` are every body's θ before the first step; those after
-    the last are returned with the measure.
+    the last are returned with the measure. Of images the model sees the newest alone, averaged down to the size that
+    the world names for density models.
     """
-    density = density_for(spec)
-    empty = density.init(spec.observation_shape)
+    density, empty = density_for(spec), no_model(spec)
 
     def one(stats, obs, ends):
+        obs = small_image(spec, obs) if spec.observation_kind == "image" else obs
         known = stats.count > 0
         value = jnp.where(known, -density.log_prob(stats, obs), 0.0)
         return tree.select(ends, empty, density.update(stats, obs)), (value, known)
@@ -118,8 +119,15 @@ def common_surprise(
 
 def no_models(spec: EnvSpec, bodies: int) -> Any:
     """Every body's θ before it has seen anything."""
-    empty = density_for(spec).init(spec.observation_shape)
-    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (bodies, *leaf.shape)), empty)
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (bodies, *leaf.shape)), no_model(spec))
+
+
+def no_model(spec: EnvSpec) -> Any:
+    """θ before anything was seen."""
+    obs = jax.ShapeDtypeStruct(spec.observation_shape, spec.observation_dtype)
+    if spec.observation_kind == "image":
+        obs = jax.eval_shape(lambda obs: small_image(spec, obs), obs)
+    return density_for(spec).init(obs.shape)
 
 
 def mean_or_nan(measured: Measured) -> Float[Array, ""]:

@@ -13,8 +13,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from advsurprise.errors import UserError
-from advsurprise.learning.convolution import SAME_KERNEL, SAME_STRIDE, convolve
+from advsurprise.learning.convolution import SAME_KERNEL, SAME_STRIDE, convolve, padding
+from advsurprise.learning.images import numbers
 from advsurprise.types import EnvSpec, View
+
+WIDTH, IMAGE_WIDTH = 64, 256
+"""Width of a policy's dense layer, and of that for images: the paper gives neither. Convolutions end in 64 numbers for
+rooms and Doom, in 3,136 for Atari."""
 
 
 class Dense(eqx.Module):
@@ -110,40 +115,79 @@ def convolved(convs: Sequence[Conv], x: Any, **how: Any) -> Float[Array, "n new_
     return x
 
 
+Layers = Sequence[tuple[int, int, int]]
+"""Convolutions, each (channels, kernel, stride)."""
+
+
 class ImageTorso(eqx.Module):
-    """Images: frames and density features on channels, three convolutions chosen by the image's shorter side."""
+    """Images: frames on channels, three convolutions chosen by the image's shorter side. Density features join the
+    frames if they have the image's size, or what the first convolution makes of them if they have that size."""
 
     convs: tuple[Conv, ...]
+    joined_at: int = eqx.field(static=True)
+    """The convolution whose input features are part of."""
 
-    def __init__(self, spec: EnvSpec, frames: int, features: int, *, key: PRNGKeyArray):
-        channels = math.prod(spec.observation_shape[2:]) * (frames + features)
-        layers, same = image_layers(min(spec.observation_shape[:2]))
-        widths = [channels, *(outputs for outputs, _, _ in layers)]
+    def __init__(self, spec: EnvSpec, frames: int, features: int, *, layers: Layers | None = None, key: PRNGKeyArray):
+        size = spec.observation_shape[:2]
+        layers, same = layers or image_layers(min(size)), min(size) < LEAST_UNPADDED
+        planes = math.prod(spec.modelled_shape[2:]) * features
+        self.joined_at = joined_at(spec, layers[0], same=same) if planes else 0
+        widths = [math.prod(spec.observation_shape[2:]) * frames, *(outputs for outputs, _, _ in layers)]
+        inputs = [width + planes * (index == self.joined_at) for index, width in enumerate(widths[:-1])]
         keys = jax.random.split(key, len(layers))
         self.convs = tuple(
             Conv(before, after, kernel=kernel, stride=stride, same=same, key=k)
-            for before, (after, kernel, stride), k in zip(widths[:-1], layers, keys, strict=True)
+            for before, (after, kernel, stride), k in zip(inputs, layers, keys, strict=True)
         )
 
     def __call__(self, view: View) -> Float[Array, "*n outputs"]:
-        lead = view.time.shape
-        rows, columns = view.images.shape[len(lead) + 1 :][:2]
-        seen = jnp.moveaxis(view.images, len(lead), -1).astype(jnp.float32)
-        samples = math.prod(lead)
-        parts = [part.reshape(samples, rows, columns, -1) for part in (seen, view.features)]
-        return convolved(self.convs, jnp.concatenate(parts, axis=-1)).reshape(*lead, -1)
+        lead, samples = view.time.ndim, math.prod(view.time.shape)
+        rows, columns = view.images.shape[lead + 1 :][:2]
+        frames = view.images.reshape(samples, view.images.shape[lead], rows, columns, -1)
+        frames = jnp.moveaxis(frames, 1, -1).reshape(samples, rows, columns, -1)
+        number = math.prod(view.features.shape[lead + 2 :])
+        features = view.features.reshape(samples, *view.features.shape[lead : lead + 2], number)
+        if self.joined_at == 0:
+            parts = (frames, features) if number else (frames,)
+            return convolved(self.convs, parts, encode=pixels_and_features).reshape(*view.time.shape, -1)
+        first = jax.nn.relu(self.convs[0](frames, is_data=True, encode=numbers))
+        x = pixels_and_features((first, features))
+        for conv in self.convs[1:]:
+            x = jax.nn.relu(conv(x))
+        return x.reshape(*view.time.shape, -1)
 
 
-def image_layers(side: int) -> tuple[list[tuple[int, int, int]], bool]:
-    """Convolutions for images of a size, each (channels, kernel, stride), and whether they pad.
+def pixels_and_features(parts: tuple[Array, ...]) -> Float[Array, "... channels"]:
+    """Pixels as numbers, and density features, on channels."""
+    return jnp.concatenate([numbers(part) for part in parts], axis=-1)
 
-    They shrink an image to a few cells and fit within it: 84 -> 20 -> 9 -> 7, 20 -> 9 -> 3 -> 1, 7 -> 4 -> 2 -> 1.
+
+def joined_at(spec: EnvSpec, first: tuple[int, int, int], *, same: bool) -> int:
+    """The convolution whose input has the size of a world's density features: the first or the second."""
+    size, planes = tuple(spec.observation_shape[:2]), tuple(spec.modelled_shape[:2])
+    _, kernel, stride = first
+    after = tuple(padding(side, kernel=kernel, stride=stride, same=same)[2] for side in size)
+    if planes not in (size, after):
+        known = " or ".join(f"{rows}x{columns}" for rows, columns in (size, after))
+        raise UserError(f"{spec.id}: a density model of images must be {known}, not {planes[0]}x{planes[1]}")
+    return 0 if planes == size else 1
+
+
+LEAST_UNPADDED = 20
+"""Shorter side from which on convolutions of images do not pad."""
+
+
+def image_layers(side: int) -> Layers:
+    """Convolutions of a policy for images of a size.
+
+    They shrink an image to a few cells and fit within it: 84 -> 20 -> 9 -> 7, 20 -> 9 -> 3 -> 1, 7 -> 4 -> 2 -> 1. The
+    first two are the paper's for Atari and Doom.
     """
     if side >= 60:
-        return [(32, 8, 4), (64, 4, 2), (64, 3, 1)], False
-    if side >= 20:
-        return [(32, 4, 2), (32, 4, 2), (64, 3, 1)], False
-    return [(16, 3, 2), (32, 3, 2), (64, 3, 2)], True
+        return [(4, 8, 4), (32, 4, 2), (64, 3, 1)]
+    if side >= LEAST_UNPADDED:
+        return [(32, 4, 2), (32, 4, 2), (64, 3, 1)]
+    return [(16, 3, 2), (32, 3, 2), (64, 3, 2)]
 
 
 class VectorTorso(eqx.Module):
@@ -152,7 +196,7 @@ class VectorTorso(eqx.Module):
     layers: tuple[Dense, ...]
     num_classes: int = eqx.field(static=True)
 
-    def __init__(self, spec: EnvSpec, frames: int, features: int, *, width: int = 64, key: PRNGKeyArray):
+    def __init__(self, spec: EnvSpec, frames: int, features: int, *, width: int = WIDTH, key: PRNGKeyArray):
         self.num_classes = spec.num_classes if spec.observation_kind == "classes" else 0
         entries = math.prod(spec.observation_shape)
         inputs = entries * (frames * max(self.num_classes, 1) + features)
@@ -194,11 +238,12 @@ class ActorCritic(eqx.Module):
         torso_key, hidden_key, actor_key, critic_key = jax.random.split(key, 4)
         self.torso = make_torso(spec, frames, features, key=torso_key)
         outputs = jax.eval_shape(self.torso, blank_view(spec, frames, features)).shape[0]
-        self.hidden = Dense(outputs + 1, 64, scale=math.sqrt(2), key=hidden_key)
+        width = IMAGE_WIDTH if spec.observation_kind == "image" else WIDTH
+        self.hidden = Dense(outputs + 1, width, scale=math.sqrt(2), key=hidden_key)
         # An action of negligible weight never gets a gradient, so it stays out for good.
-        actor = Dense(64, len(action_bias), scale=0.01, key=actor_key)
+        actor = Dense(width, len(action_bias), scale=0.01, key=actor_key)
         self.actor = eqx.tree_at(lambda dense: dense.bias, actor, jnp.asarray(action_bias, jnp.float32))
-        self.critic = Dense(64, streams, scale=critic_scale, key=critic_key)
+        self.critic = Dense(width, streams, scale=critic_scale, key=critic_key)
 
     def __call__(self, view: View) -> tuple[Float[Array, "*n actions"], Float[Array, "*n streams"]]:
         x = jnp.concatenate([self.torso(view), view.time[..., None]], axis=-1)
@@ -217,10 +262,12 @@ class FixedPolicy(eqx.Module):
         return jnp.broadcast_to(self.logits, (*lead, *self.logits.shape)), jnp.zeros((*lead, self.streams))
 
 
-def make_torso(spec: EnvSpec, frames: int, features: int, *, key: PRNGKeyArray) -> GridTorso | ImageTorso | VectorTorso:
-    """The torso that fits what the world shows."""
+def make_torso(
+    spec: EnvSpec, frames: int, features: int, *, layers: Layers | None = None, key: PRNGKeyArray
+) -> GridTorso | ImageTorso | VectorTorso:
+    """The torso that fits what the world shows; `layers` are other convolutions of images than a policy's."""
     if spec.observation_kind == "image" and len(spec.observation_shape) in (2, 3):
-        return ImageTorso(spec, frames, features, key=key)
+        return ImageTorso(spec, frames, features, layers=layers, key=key)
     if spec.observation_kind == "classes" and len(spec.observation_shape) in (2, 3):
         return GridTorso(spec, frames, features, key=key)
     if spec.observation_kind in ("vector", "classes"):
@@ -232,4 +279,4 @@ def blank_view(spec: EnvSpec, frames: int, features: int) -> View:
     """A view of the right shapes."""
     dtype = jnp.dtype(spec.observation_dtype)
     empty: Shaped[Array, ...] = jnp.zeros((frames, *spec.observation_shape), dtype)
-    return View(empty, jnp.zeros((*spec.observation_shape, features)), jnp.float32(0))
+    return View(empty, jnp.zeros((*spec.modelled_shape, features)), jnp.float32(0))

@@ -23,16 +23,22 @@ from advsurprise.methods.base import (
     AbstractMethod,
     DensityMemory,
     Times,
+    density_features,
     density_for,
     ended,
     first_frames,
+    first_small,
     mean_where,
+    modelled,
     plain_score,
     push,
+    push_small,
 )
 from advsurprise.types import EnvSpec, Measure, Measured, Rollout, Score, TimeStep, View
 
 EXPLORE, CONTROL = 0, 1
+DEFAULT_TURN = 32
+"""Steps of a turn in worlds that do not name a number."""
 
 
 class Signal(eqx.Module):
@@ -54,10 +60,10 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     spec: EnvSpec = eqx.field(static=True)
     first: Literal["auto", "explore", "control"] = eqx.field(static=True, default="auto")
     """Who begins an episode; `auto`: whom the world names (Control in rooms/door and rooms/lock), else Explore."""
-    k_explore: int = eqx.field(static=True, default=32)
-    """Steps of an Explore turn."""
-    k_control: int = eqx.field(static=True, default=32)
-    """Steps of a Control turn."""
+    k_explore: int = eqx.field(static=True, default=0)
+    """Steps of an Explore turn; 0: as many as the world says (64 in Atari and Doom), else 32."""
+    k_control: int = eqx.field(static=True, default=0)
+    """Steps of a Control turn; 0: as many as the world says (128 in Atari and Doom), else 32."""
     quiet: float = eqx.field(static=True, default=0.5)
     """Share of a Control turn, from its beginning, that is neither scored nor (fit_on=scored) added to the model."""
     scope: Literal["episode", "round", "lifetime"] = eqx.field(static=True, default="episode")
@@ -69,15 +75,21 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     """Observations the policies see at once."""
     gamma: float = eqx.field(static=True, default=0.99)
     """Discount of both roles."""
+    min_std: float = eqx.field(static=True, default=0.0)
+    """Least standard deviation of the model of numbers (not of classes); 0: 0.02 for images, 0.001 for vectors."""
 
     def __check_init__(self):
         firsts, scopes = ("auto", "explore", "control"), ("episode", "round", "lifetime")
         fits = ("scored", "control", "all")
         rules = [
-            (min(self.k_explore, self.k_control) >= 1, "k_explore and k_control must be at least 1"),
+            (
+                min(self.k_explore, self.k_control) >= 0,
+                "k_explore and k_control must be at least 1, or 0 for the world's",
+            ),
             (0 <= self.quiet < 1, f"quiet must be at least 0 and below 1, not {self.quiet}"),
             (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
             (0 <= self.gamma < 1, f"gamma must be at least 0 and below 1, not {self.gamma}"),
+            (self.min_std >= 0, f"min_std must not be negative, not {self.min_std}"),
             (self.first in firsts, f"first must be auto, explore or control, not {self.first!r}"),
             (self.scope in scopes, f"scope must be episode, round or lifetime, not {self.scope!r}"),
             (self.fit_on in fits, f"fit_on must be scored, control or all, not {self.fit_on!r}"),
@@ -100,10 +112,11 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
 
     def start(self, timestep: TimeStep, before: DensityMemory | None = None) -> DensityMemory:
         """θ is emptied with the episode, unless its scope is a lifetime."""
-        stats = self.density.init(self.spec.observation_shape)
+        stats = self.density.init(self.spec.modelled_shape)
         if self.scope == "lifetime" and before is not None:
             stats = before.stats
-        return DensityMemory(first_frames(timestep.obs, self.stack), stats, jnp.int32(0), jnp.float32(0))
+        frames, small = first_frames(timestep.obs, self.stack), first_small(self.spec, timestep.obs)
+        return DensityMemory(frames, stats, jnp.int32(0), jnp.float32(0), small)
 
     def turn(self, memory: DensityMemory) -> Int[Array, ""]:
         return self.schedule(memory.time)
@@ -114,7 +127,7 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
             time = memory.time.astype(jnp.float32) / self.spec.max_steps
         else:
             time = (memory.time % self.round_length).astype(jnp.float32) / self.round_length
-        return View(memory.frames, self.density.features(memory.stats), time)
+        return View(memory.frames, density_features(self.spec, self.density, memory.stats), time)
 
     def advance(
         self, learnt: RunningMoments, memory: DensityMemory, action: Int[Array, ""], timestep: TimeStep
@@ -123,16 +136,18 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
         obs = timestep.final_obs
         is_control = self.schedule(memory.time) == CONTROL
         scored = is_control & (self._step_of_control_turn(memory.time) >= self._quiet_steps)
-        log_prob = self.density.log_prob(memory.stats, obs)
+        small = push_small(self.spec, memory.small, obs)
+        seen = modelled(self.spec, small, obs)
+        log_prob = self.density.log_prob(memory.stats, seen)
         enters = {"scored": scored, "control": is_control, "all": jnp.bool_(True)}[self.fit_on]
-        stats = tree.select(enters, self.density.update(memory.stats, obs), memory.stats)
+        stats = tree.select(enters, self.density.update(memory.stats, seen), memory.stats)
         time = memory.time + 1
         if self.scope == "round":
-            emptied = self.density.init(self.spec.observation_shape)
+            emptied = self.density.init(self.spec.modelled_shape)
             stats = tree.select(time % self.round_length == 0, emptied, stats)
         reward = jnp.where(scored, log_prob, 0.0)
         discounted = self.gamma * memory.discounted + reward
-        memory = DensityMemory(push(memory.frames, obs), stats, time, discounted)
+        memory = DensityMemory(push(memory.frames, obs), stats, time, discounted, small)
         return memory, Signal(reward, scored, discounted, -log_prob)
 
     def score(self, learnt: RunningMoments, rollout: Rollout) -> tuple[RunningMoments, dict[str, Score]]:
@@ -149,7 +164,7 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
 
     def schedule(self, time: Times) -> Times:
         step = time % self.round_length
-        controls = step < self.k_control if self._control_begins else step >= self.k_explore
+        controls = step < self.control_steps if self._control_begins else step >= self.explore_steps
         return controls.astype("int32")
 
     def lookback(self, length: int) -> int:
@@ -178,12 +193,22 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     @property
     def density(self) -> AbstractDensity:
         """The model p_θ of single observations."""
-        return density_for(self.spec)
+        return density_for(self.spec, self.min_std)
+
+    @property
+    def explore_steps(self) -> int:
+        """Steps of an Explore turn: `k_explore`, or the world's."""
+        return self.k_explore or dict(self.spec.turn_steps).get("explore", DEFAULT_TURN)
+
+    @property
+    def control_steps(self) -> int:
+        """Steps of a Control turn: `k_control`, or the world's."""
+        return self.k_control or dict(self.spec.turn_steps).get("control", DEFAULT_TURN)
 
     @property
     def round_length(self) -> int:
         """Steps of one turn each."""
-        return self.k_explore + self.k_control
+        return self.explore_steps + self.control_steps
 
     @property
     def _control_begins(self) -> bool:
@@ -192,16 +217,16 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     @property
     def _quiet_steps(self) -> int:
         # Exact decimals: in floats 0.29 of 100 is 28.999….
-        return int(Decimal(str(self.quiet)) * self.k_control)
+        return int(Decimal(str(self.quiet)) * self.control_steps)
 
     @property
     def _least_steps(self) -> int:
         """The shortest episode in which both roles act and some step is scored."""
-        return 1 + (self.k_control if self._control_begins else self.k_explore + self._quiet_steps)
+        return 1 + (self.control_steps if self._control_begins else self.explore_steps + self._quiet_steps)
 
     def _step_of_control_turn(self, time: Int[Array, ""]) -> Int[Array, ""]:
         """Steps since Control's turn began, on steps of Control."""
-        begins = 0 if self._control_begins else self.k_explore
+        begins = 0 if self._control_begins else self.explore_steps
         return time % self.round_length - begins
 
 

@@ -23,7 +23,9 @@ from advsurprise.methods.base import (
     final_score,
     first_frames,
     mean_where,
+    no_features,
     push,
+    small_image,
 )
 from advsurprise.types import (
     CONTINUE,
@@ -42,6 +44,9 @@ from advsurprise.types import (
 ALICE, BOB = 0, 1
 DEFAULT_CLOCK = 128
 """Steps of a game in worlds whose episodes have no fixed length."""
+IMAGE_THRESHOLD = 0.25
+"""Distance at which two images of 20x20 count as the same: most that are one step apart are nearer, nearly all that are
+unrelated are farther (docs/methods/asp.md)."""
 
 
 class Memory(eqx.Module):
@@ -95,7 +100,8 @@ class ASP(AbstractMethod[Empty, Memory]):
     """What Bob must reach: the place (in room worlds the cell, the doors and the stilled rooms, so that stilling can be
     Alice's task), the cell alone, or the observation; `auto`: the place where the world reveals it."""
     threshold: float = eqx.field(static=True, default=0.0)
-    """With goal=observation: largest Euclidean distance at which two observations count as the same."""
+    """With goal=observation: largest Euclidean distance at which two observations count as the same, of images in
+    numbers from 0 to 1 and at the density model's size; 0: 0.25 in worlds that name such a size, equality elsewhere."""
     reward_scale: float = eqx.field(static=True, default=0.01)
     """k: what a step costs Bob, and what Alice is paid for each step that he needs more than she did."""
     first_stop: float = eqx.field(static=True, default=0.1)
@@ -143,6 +149,11 @@ class ASP(AbstractMethod[Empty, Memory]):
         return self.clock or self.spec.max_steps or DEFAULT_CLOCK
 
     @property
+    def distance(self) -> float:
+        """Largest distance at which two observations count as the same."""
+        return self.threshold or (IMAGE_THRESHOLD if self.spec.density_shape else 0.0)
+
+    @property
     def by_place(self) -> bool:
         """Whether places are compared rather than observations."""
         return bool(self.spec.places) and self.goal != "observation"
@@ -168,8 +179,7 @@ class ASP(AbstractMethod[Empty, Memory]):
         return jnp.where(memory.set_at > 0, BOB, ALICE).astype(jnp.int32)
 
     def see(self, memory: Memory) -> View:
-        nothing = jnp.zeros((*self.spec.observation_shape, 0))
-        return View(memory.frames, nothing, memory.time.astype(jnp.float32) / self.limit, memory.goal)
+        return View(memory.frames, no_features(self.spec), memory.time.astype(jnp.float32) / self.limit, memory.goal)
 
     def advance(
         self, learnt: Empty, memory: Memory, action: Int[Array, ""], timestep: TimeStep
@@ -241,8 +251,11 @@ class ASP(AbstractMethod[Empty, Memory]):
         """Whether the action led to the goal."""
         if memory.goal_place is not None:
             return jnp.all(memory.goal_place == self._goal_place(timestep.final_place))
-        apart = memory.goal.astype(jnp.float32) - timestep.final_obs.astype(jnp.float32)
-        return jnp.sum(apart**2) <= self.threshold**2
+        return jnp.sum((self._compared(memory.goal) - self._compared(timestep.final_obs)) ** 2) <= self.distance**2
+
+    def _compared(self, obs: Shaped[Array, "..."]) -> Float[Array, "..."]:
+        """An observation as it is compared with the goal: an image averaged down to the density model's size."""
+        return small_image(self.spec, obs) if self.spec.observation_kind == "image" else obs.astype(jnp.float32)
 
     def _goal_place(self, place: Int[Array, " n"] | None) -> Int[Array, " m"]:
         """What of a place Bob must reach: all of it, or its column and row."""

@@ -6,6 +6,7 @@ rollout. A method object is its own configuration: all fields are static.
 """
 
 import abc
+import math
 from typing import Any, ClassVar, Generic, TypeVar
 
 import equinox as eqx
@@ -13,8 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from advsurprise.learning.density import AbstractDensity, Categorical, Gaussian
+from advsurprise.learning.density import AbstractDensity, Categorical, Gaussian, pixel_gaussian
 from advsurprise.learning.fit import FitResult, FitTask
+from advsurprise.learning.images import numbers, shrink
 from advsurprise.types import CONTINUE, EnvSpec, Frames, Measure, Measured, Rollout, Score, TimeStep, View
 
 Learnt = TypeVar("Learnt")
@@ -183,6 +185,9 @@ class DensityMemory(eqx.Module):
     """Steps taken in this episode."""
     discounted: Float[Array, ""]
     """Discounted return of the raw reward so far in this episode, R ← γ R + r."""
+    small: Float[Array, "rows columns last"] | None = None
+    """The last observations averaged down, oldest first, where the model sees these; None where it sees the newest
+    observation as it is."""
 
 
 def first_frames(obs: Shaped[Array, "..."], stack: int) -> Frames:
@@ -209,12 +214,61 @@ def tick(clock: Clock, timestep: TimeStep) -> Clock:
 def plain_view(spec: EnvSpec, clock: Clock) -> View:
     """Frames and, where the episode's length is known, the time: elsewhere it would mean nothing."""
     time = clock.time.astype(jnp.float32) / spec.max_steps if spec.max_steps else jnp.float32(0)
-    return View(clock.frames, jnp.zeros((*spec.observation_shape, 0)), time)
+    return View(clock.frames, no_features(spec), time)
 
 
-def density_for(spec: EnvSpec) -> AbstractDensity:
-    """The density model that fits a world's observations: categories or real numbers."""
-    return Categorical(spec.num_classes) if spec.observation_kind == "classes" else Gaussian()
+def no_features(spec: EnvSpec) -> Float[Array, "..."]:
+    """The features of no density model."""
+    return jnp.zeros((*spec.modelled_shape, 0))
+
+
+# What a density model sees.
+
+
+def density_for(spec: EnvSpec, min_std: float = 0.0) -> AbstractDensity:
+    """The density model that fits a world's observations: categories, pixels or real numbers. `min_std` is the least
+    standard deviation of numbers; 0 for the model's own."""
+    if spec.observation_kind == "classes":
+        return Categorical(spec.num_classes)
+    changed = {"min_std": min_std} if min_std else {}
+    return pixel_gaussian(**changed) if spec.observation_kind == "image" else Gaussian(**changed)
+
+
+def small_image(spec: EnvSpec, obs: Shaped[Array, "..."]) -> Float[Array, "rows columns channels"]:
+    """An image as numbers, averaged down to the density model's size where the world names one."""
+    image = numbers(obs)
+    image = shrink(image, spec.density_shape[:2]) if spec.density_shape else image  # pyright: ignore[reportArgumentType]
+    return image.reshape(*image.shape[:2], math.prod(image.shape[2:]))
+
+
+def first_small(spec: EnvSpec, obs: Shaped[Array, "..."]) -> Float[Array, "rows columns last"] | None:
+    """The last observations averaged down, at an episode's beginning: the first, over and over."""
+    return jnp.tile(small_image(spec, obs), spec.density_shape[2]) if spec.density_shape else None
+
+
+def push_small(
+    spec: EnvSpec, small: Float[Array, "rows columns last"] | None, obs: Shaped[Array, "..."]
+) -> Float[Array, "rows columns last"] | None:
+    """The same one step later: the newest added, the oldest gone."""
+    if small is None:
+        return None
+    newest = small_image(spec, obs)
+    return jnp.concatenate([small[..., newest.shape[-1] :], newest], axis=-1)
+
+
+def modelled(
+    spec: EnvSpec, small: Float[Array, "rows columns last"] | None, obs: Shaped[Array, "..."]
+) -> Shaped[Array, "..."]:
+    """What the density model sees: the last observations averaged down, or the newest as it is."""
+    if small is not None:
+        return small
+    return numbers(obs) if spec.observation_kind == "image" else obs
+
+
+def density_features(spec: EnvSpec, density: AbstractDensity, stats: Any) -> Float[Array, "..."]:
+    """The model's features as policies see them and rollouts keep them: of images in half precision."""
+    features = density.features(stats)
+    return features.astype(jnp.float16) if spec.observation_kind == "image" else features
 
 
 # Scores.

@@ -19,11 +19,15 @@ from advsurprise.methods.base import (
     SCORED_SURPRISE,
     AbstractMethod,
     DensityMemory,
+    density_features,
     density_for,
     final_score,
     first_frames,
+    first_small,
+    modelled,
     plain_score,
     push,
+    push_small,
 )
 from advsurprise.types import EnvSpec, Measure, Measured, Rollout, Score, TimeStep, View
 
@@ -59,6 +63,8 @@ class Smirl(AbstractMethod[RunningMoments, DensityMemory]):
     """Observations the policy sees at once."""
     gamma: float = eqx.field(static=True, default=0.99)
     """Discount."""
+    min_std: float = eqx.field(static=True, default=0.0)
+    """Least standard deviation of the model of numbers (not of classes); 0: 0.02 for images, 0.001 for vectors."""
 
     def __check_init__(self):
         rules = [
@@ -68,6 +74,7 @@ class Smirl(AbstractMethod[RunningMoments, DensityMemory]):
             (self.scale >= 0, f"scale must not be negative, not {self.scale}"),
             (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
             (0 <= self.gamma < 1, f"gamma must be at least 0 and below 1, not {self.gamma}"),
+            (self.min_std >= 0, f"min_std must not be negative, not {self.min_std}"),
         ]
         check(rules, subject="smirl")
 
@@ -78,7 +85,7 @@ class Smirl(AbstractMethod[RunningMoments, DensityMemory]):
     @property
     def density(self) -> AbstractDensity:
         """The model p_θ of single observations."""
-        return density_for(self.spec)
+        return density_for(self.spec, self.min_std)
 
     @property
     def length(self) -> int:
@@ -89,23 +96,25 @@ class Smirl(AbstractMethod[RunningMoments, DensityMemory]):
         return RunningMoments.start()
 
     def start(self, timestep: TimeStep, before: DensityMemory | None = None) -> DensityMemory:
-        frames = first_frames(timestep.obs, self.stack)
-        empty = self.density.init(self.spec.observation_shape)
+        frames, small = first_frames(timestep.obs, self.stack), first_small(self.spec, timestep.obs)
+        empty = self.density.init(self.spec.modelled_shape)
         if before is None or not self._lives_on:
-            return DensityMemory(frames, empty, jnp.int32(0), jnp.float32(0))
-        return DensityMemory(frames, before.stats, before.time, before.discounted)
+            return DensityMemory(frames, empty, jnp.int32(0), jnp.float32(0), small)
+        return DensityMemory(frames, before.stats, before.time, before.discounted, small)
 
     def turn(self, memory: DensityMemory) -> Int[Array, ""]:
         return jnp.int32(0)
 
     def see(self, memory: DensityMemory) -> View:
         time = memory.time.astype(jnp.float32) / self.length
-        return View(memory.frames, self.density.features(memory.stats), time)
+        return View(memory.frames, density_features(self.spec, self.density, memory.stats), time)
 
     def advance(
         self, learnt: RunningMoments, memory: DensityMemory, action: Int[Array, ""], timestep: TimeStep
     ) -> tuple[DensityMemory, Signal]:
-        seen, stats = timestep.final_obs, memory.stats
+        obs, stats = timestep.final_obs, memory.stats
+        small = push_small(self.spec, memory.small, obs)
+        seen = modelled(self.spec, small, obs)
         # Score first, then add.
         log_prob = self.density.log_prob(stats, seen)
         dies = timestep.terminated & self._lives_on
@@ -116,7 +125,7 @@ class Smirl(AbstractMethod[RunningMoments, DensityMemory]):
         over = timestep.terminated | timestep.truncated
         over = memory.time + 1 >= self.length if self._lives_on else over
         signal = Signal(log_prob, jnp.bool_(True), discounted, over)
-        after = DensityMemory(push(memory.frames, seen), stats, memory.time + 1, discounted)
+        after = DensityMemory(push(memory.frames, obs), stats, memory.time + 1, discounted, small)
         return (self._emptied(after, over), signal) if self._lives_on else (after, signal)
 
     def score(self, learnt: RunningMoments, rollout: Rollout) -> tuple[RunningMoments, dict[str, Score]]:
@@ -149,8 +158,8 @@ class Smirl(AbstractMethod[RunningMoments, DensityMemory]):
         return not self.spec.max_steps and self.death == "noise"
 
     def _emptied(self, memory: DensityMemory, over: Bool[Array, ""]) -> DensityMemory:
-        empty = self.density.init(self.spec.observation_shape)
-        fresh = DensityMemory(memory.frames, empty, jnp.int32(0), jnp.float32(0))
+        empty = self.density.init(self.spec.modelled_shape)
+        fresh = DensityMemory(memory.frames, empty, jnp.int32(0), jnp.float32(0), memory.small)
         return tree.select(over, fresh, memory)
 
 
