@@ -36,12 +36,32 @@ def _open(name="Walk", *, seeds=2, bodies=4, **kwargs):
     return BodyHost(SPEC, Maker(f"toy_body:{name}", fields), seeds=seeds, bodies=bodies, **kwargs)
 
 
+def _by_seed(host, timestep):
+    return jax.tree.map(lambda array: array.reshape(host.seeds, -1, *array.shape[1:]), timestep)
+
+
+def _reset(host, keys=KEYS):
+    return _by_seed(host, host.reset(keys))
+
+
+def _send(host, group, action):
+    host.send(np.broadcast_to(action, (host.seeds, host.group_bodies)).ravel(), group)
+
+
+def _recv(host, group):
+    return _by_seed(host, host.recv(group))
+
+
+def _relocate(host, group, request):
+    return _by_seed(host, host.relocate(np.broadcast_to(request, (host.seeds, host.group_bodies)).ravel(), group))
+
+
 def _step(host, action):
     """A step of all bodies with all groups under way at the same time, axes [S, B]."""
     parts = np.split(np.broadcast_to(action, (host.seeds, host.bodies)), host.groups, axis=1)
     for group, part in enumerate(parts):
-        host.send(group, part)
-    timesteps = [host.recv(group) for group in range(host.groups)]
+        _send(host, group, part)
+    timesteps = [_recv(host, group) for group in range(host.groups)]
     return jax.tree.map(lambda *arrays: np.concatenate(arrays, axis=1), *timesteps)
 
 
@@ -52,7 +72,7 @@ def _walk(host, steps=20):
 
 def _episodes(keys, **kwargs):
     with _open(seeds=len(keys), **kwargs) as host:
-        return [jax.tree.map(np.copy, host.reset(keys)), *_walk(host)]
+        return [jax.tree.map(np.copy, _reset(host, keys)), *_walk(host)]
 
 
 @functools.cache
@@ -90,6 +110,7 @@ def temporary(tmp_path, monkeypatch):
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.chdir(tmp_path)
     yield folder
     assert not list(folder.iterdir())
 
@@ -111,9 +132,9 @@ def test_seeds_and_bodies_differ_and_a_reset_repeats():
     first = _undisturbed()[0].obs[..., X]
     assert len(np.unique(first)) == first.size
     with _open(workers=0) as host:
-        host.reset(KEYS[::-1])
-        host.send(0, np.zeros((2, 2), int))
-        _assert_same(host.reset(KEYS), _undisturbed()[0])
+        _reset(host, KEYS[::-1])
+        _send(host, 0, NOOP)
+        _assert_same(_reset(host), _undisturbed()[0])
 
 
 def test_a_new_episode_begins_within_the_step_that_ended_the_last():
@@ -137,38 +158,44 @@ def test_a_new_episode_begins_within_the_step_that_ended_the_last():
 @pytest.mark.parametrize("workers", [0, 1])
 def test_relocation(workers):
     with _open(workers=workers) as host:
-        host.reset(OTHER_KEYS)
+        _reset(host, OTHER_KEYS)
         # The other group's step may be under way.
-        host.send(1, np.full((2, 2), RIGHT))
-        before = host.relocate(0, np.full((2, 2), CONTINUE)).obs.copy()
-        host.send(0, np.full((2, 2), NOOP))
-        stepped = host.recv(0)
+        _send(host, 1, RIGHT)
+        before = _relocate(host, 0, CONTINUE).obs.copy()
+        _send(host, 0, NOOP)
+        stepped = _recv(host, 0)
         moved = stepped.obs.copy()
         request = np.array([[REWIND, CONTINUE], [RESTART, CONTINUE]])
-        after = host.relocate(0, request)
+        after = _relocate(host, 0, request)
         assert np.array_equal(after.obs[0, 0], before[0, 0])
         assert np.array_equal(after.obs[:, 1], moved[:, 1])
         assert after.obs[1, 0, EPISODE] == 1
         assert np.array_equal(after.info["clock"], after.obs[..., CLOCK])
-        host.send(0, np.full((2, 2), NOOP))
-        assert host.recv(0).final_obs[..., CLOCK].tolist() == [[1, 2], [1, 2]]
-        assert host.recv(1).final_obs[..., CLOCK].tolist() == [[1, 1], [1, 1]]
+        _send(host, 0, NOOP)
+        assert _recv(host, 0).final_obs[..., CLOCK].tolist() == [[1, 2], [1, 2]]
+        assert _recv(host, 1).final_obs[..., CLOCK].tolist() == [[1, 1], [1, 1]]
         with pytest.raises(UserError, match="requests must be CONTINUE, REWIND or RESTART"):
-            host.relocate(0, np.full((2, 2), 3))
+            _relocate(host, 0, 3)
+
+
+def test_workers_run_where_the_maker_says(tmp_path):
+    maker = Maker("toy_body:Walk", {}, str(tmp_path))
+    with BodyHost(SPEC, maker, seeds=1, bodies=1, workers=1):
+        assert (tmp_path / "litter").exists()
 
 
 def test_bodies_that_leave_python_step_at_the_same_time():
     with _open("Together", seeds=1, bodies=6, groups=2, workers=1, fields={"count": 3}) as host:
-        host.reset(KEYS[:1])
+        _reset(host, KEYS[:1])
         assert (_step(host, NOOP).final_obs[..., CLOCK] == 1).all()
 
 
-@pytest.mark.parametrize("action", [np.full((2, 2), 5), np.full((2, 2), -1), np.zeros((2, 4), int)])
+@pytest.mark.parametrize("action", [np.full(4, 5), np.full(4, -1), np.zeros(8, int)])
 def test_invalid_actions_are_refused_and_nothing_is_sent(action):
     with _open(workers=0) as host:
-        host.reset(KEYS)
-        with pytest.raises(UserError, match=r"must be \[2, 2\] whole numbers from 0 to 4"):
-            host.send(0, action)
+        _reset(host)
+        with pytest.raises(UserError, match="actions must be 4 whole numbers from 0 to 4"):
+            host.send(action, 0)
         _assert_same(_undisturbed()[1:], _walk(host))
 
 
@@ -191,14 +218,14 @@ def test_sizes_that_make_no_host_are_refused(sizes, sentence):
 @pytest.mark.parametrize(("workers", "groups"), [(1, 1), (2, 4)])
 def test_a_saved_world_goes_on_exactly(workers, groups):
     with _open(workers=2 - workers, groups=2) as host:
-        host.reset(KEYS)
+        _reset(host)
         now = _walk(host, 9)[-1]
         state = host.save()
         then = _walk(host)
     assert state.dtype == np.uint8
     with _open(workers=workers, groups=groups) as host:
         host.load(state)
-        seen = [host.relocate(group, np.full((2, 4 // groups), CONTINUE)).obs for group in range(groups)]
+        seen = [_relocate(host, group, CONTINUE).obs for group in range(groups)]
         assert np.array_equal(np.concatenate(seen, axis=1), now.obs)
         _assert_same(then, _walk(host))
         host.load(state)
@@ -207,7 +234,7 @@ def test_a_saved_world_goes_on_exactly(workers, groups):
 
 def test_damaged_states_are_refused_and_change_nothing():
     with _open(workers=0) as host, _open(workers=0, bodies=2) as smaller:
-        host.reset(KEYS)
+        _reset(host)
         smaller.reset(KEYS)
         state = host.save()
         flipped = state.copy()
@@ -225,7 +252,7 @@ def test_damaged_states_are_refused_and_change_nothing():
 
 def test_a_worker_that_was_killed_is_replaced_and_nobody_else_notices():
     with _open(workers=2, groups=2) as host:
-        host.reset(KEYS)
+        _reset(host)
         before = _walk(host, 3)[-1]
         _kill(host, 1)
         with pytest.warns(
@@ -245,7 +272,7 @@ def test_a_worker_that_was_killed_is_replaced_and_nobody_else_notices():
         assert host.replaced == 1
         assert not _step(host, RIGHT).final_obs[lost, EPISODE].any()
     with _open(workers=0) as host:
-        host.reset(KEYS)
+        _reset(host)
         _walk(host, 3)
         same = _step(host, RIGHT)
         _assert_same(jax.tree.map(lambda array: array[~lost], same), jax.tree.map(lambda array: array[~lost], now))
@@ -253,40 +280,40 @@ def test_a_worker_that_was_killed_is_replaced_and_nobody_else_notices():
 
 def test_a_death_between_steps_ends_the_episodes_of_a_group_that_was_idle():
     with _open(workers=1, groups=2) as host:
-        first = host.reset(KEYS).obs
-        host.send(0, np.full((2, 2), NOOP))
+        first = _reset(host).obs
+        _send(host, 0, NOOP)
         _kill(host, 0)
         with pytest.warns(RuntimeWarning, match="its 8 bodies"):
-            assert host.recv(0).truncated.all()
+            assert _recv(host, 0).truncated.all()
         request = np.array([[RESTART, CONTINUE], [CONTINUE, CONTINUE]])
-        shown = host.relocate(1, request).obs
+        shown = _relocate(host, 1, request).obs
         assert np.array_equal(shown.reshape(4, 3)[1:], first[:, 2:].reshape(4, 3)[1:])
         state = host.save()
-        host.send(1, np.full((2, 2), NOOP))
-        now = host.recv(1)
+        _send(host, 1, NOOP)
+        now = _recv(host, 1)
         assert np.array_equal(now.truncated, request == CONTINUE)
         assert now.final_obs[0, 0, CLOCK] == 1
         assert np.array_equal(now.final_obs.reshape(4, 3)[1:], first[:, 2:].reshape(4, 3)[1:])
         assert host.replaced == 1
     with _open(workers=0, groups=2) as host:
         host.load(state)
-        host.send(1, np.full((2, 2), NOOP))
-        _assert_same(now, host.recv(1))
+        _send(host, 1, NOOP)
+        _assert_same(now, _recv(host, 1))
 
 
 def test_a_death_outside_of_a_step():
     request = np.array([[RESTART, CONTINUE], [REWIND, RESTART]])
     with _open(workers=2) as host:
-        first = host.reset(OTHER_KEYS).obs.copy()
+        first = _reset(host, OTHER_KEYS).obs.copy()
         state = host.save()
         orders = {
             "save": host.save,
             "load": lambda: host.load(state),
-            "relocate": lambda: host.relocate(0, request),
-            "reset": lambda: host.reset(OTHER_KEYS),
+            "relocate": lambda: _relocate(host, 0, request),
+            "reset": lambda: _reset(host, OTHER_KEYS),
         }
         for order, give in orders.items():
-            host.reset(OTHER_KEYS)
+            _reset(host, OTHER_KEYS)
             _kill(host, 0)
             with pytest.warns(RuntimeWarning, match=r"worker 1 of 2 died \(killed by signal 9\)"):
                 give()
@@ -305,7 +332,7 @@ def test_a_death_outside_of_a_step():
 @pytest.mark.parametrize("workers", [0, 1])
 def test_the_error_of_a_body_is_in_the_warning(workers):
     with _open(workers=workers, seeds=1, bodies=2, groups=1) as host:
-        before = host.reset(KEYS[:1]).obs.copy()
+        before = _reset(host, KEYS[:1]).obs.copy()
         with pytest.warns(RuntimeWarning, match=r"died \(ArithmeticError: the walk fell over\); its 2 bodies began"):
             now = _step(host, [[RIGHT, RAISE]])
         assert now.truncated.all()
@@ -314,7 +341,7 @@ def test_the_error_of_a_body_is_in_the_warning(workers):
 
 def test_three_deaths_in_a_row_are_too_many():
     with _open(workers=1, seeds=1, bodies=1) as host:
-        host.reset(KEYS[:1])
+        _reset(host, KEYS[:1])
         with pytest.warns(RuntimeWarning, match=r"died \(exit code 7\); its 1 body began"):
             _step(host, DIE)
         _step(host, NOOP)
@@ -328,20 +355,20 @@ def test_three_deaths_in_a_row_are_too_many():
         assert caught.value.exit_code == 1
         assert host.replaced == 3
         with pytest.raises(RuntimeError, match="closed"):
-            host.reset(KEYS[:1])
+            _reset(host, KEYS[:1])
 
 
 def test_a_body_that_cannot_begin_is_given_up():
     with _open("broken_reset", workers=1, seeds=1) as host:
         with pytest.raises(WorkerDied, match=r"3 times in a row \(ArithmeticError: no ground\)"):
-            host.reset(KEYS[:1])
+            _reset(host, KEYS[:1])
         assert not host.worker_pids
 
 
 def test_what_a_body_has_started_dies_with_its_worker(tmp_path):
     pids = tmp_path / "pids"
     with _open("Parent", workers=1, seeds=1, bodies=1, fields={"pids": str(pids)}) as host:
-        host.reset(KEYS[:1])
+        _reset(host, KEYS[:1])
         _kill(host, 0)
         with pytest.warns(RuntimeWarning, match="died"):
             _step(host, NOOP)
@@ -372,13 +399,13 @@ def test_errors_at_the_start_are_sentences(workers, reason, error, sentence):
 @pytest.mark.parametrize("how", ["close", "forget"])
 def test_nothing_is_left(how, temporary):
     host = _open(workers=2)
-    host.reset(KEYS)
+    _reset(host)
     pids = host.worker_pids
     assert len(pids) == len(list(temporary.iterdir())) == 2
     # Neither Ctrl-C nor anything else that is sent to the program's group reaches a worker.
     assert [os.getsid(pid) for pid in pids] == pids
     files = os.listdir("/proc/self/fd")
-    host.send(0, np.full((2, 2), NOOP))
+    _send(host, 0, NOOP)
     if how == "close":
         host.close()
         host.close()
@@ -398,7 +425,7 @@ host.reset(KEYS[:1])
 print(*host.worker_pids, flush=True)
 if sys.argv[1] == "exit":
     sys.exit()
-host.send(0, np.array([[int(sys.argv[1])]]))
+host.send(np.array([int(sys.argv[1])]), 0)
 time.sleep(60)
 """
 
@@ -408,6 +435,7 @@ def _run_script(word, temporary):
     return subprocess.Popen([sys.executable, "-c", SCRIPT, word], env=os.environ | paths, stdout=subprocess.PIPE)
 
 
+@pytest.mark.slow
 def test_workers_of_a_program_that_was_killed_end_even_within_a_step(temporary):
     program = _run_script(str(SLOW), temporary)
     stepping, *idle = (int(pid) for pid in program.stdout.readline().split())

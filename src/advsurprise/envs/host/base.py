@@ -52,7 +52,8 @@ class Host(abc.ABC):
 
     @abc.abstractmethod
     def recv(self, group: int = 0) -> TimeStep:
-        """Waits for the step that `send` started. Its arrays hold until the group's next `send`."""
+        """Waits for the step that `send` started. Its arrays hold until the group's next `send`: copy what is kept
+        longer (`jax.device_put` may only share their memory)."""
 
     @abc.abstractmethod
     def relocate(self, request: Int[np.ndarray, " rows"], group: int = 0) -> TimeStep:

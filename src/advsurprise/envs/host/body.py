@@ -37,7 +37,7 @@ class Body(abc.ABC):
 
     @abc.abstractmethod
     def reset(self, seed: int) -> np.ndarray:
-        """The first observation of the first episode: the same seed gives the same episodes."""
+        """The first observation of the first episode: the same seed, a number below 2^31, gives the same episodes."""
 
     @abc.abstractmethod
     def step(self, action: int) -> Stepped:
@@ -77,3 +77,5 @@ class Maker(NamedTuple):
     function: str
     """`package.module:function`, which returns a `Body`."""
     kwargs: dict[str, Any]
+    folder: str | None = None
+    """Where workers run; None for temporary folders of their own, in which relative paths mean nothing."""

@@ -1,6 +1,7 @@
 """One body of a Gymnasium environment. Imports no jax."""
 
 import json
+import os
 import time
 from typing import Any
 
@@ -68,7 +69,8 @@ def maker(name: str, kwargs: dict[str, Any]) -> Maker | None:
         same = json.loads(json.dumps(kwargs)) == kwargs
     except (TypeError, ValueError):
         return None
-    return Maker(MAKE, {"name": name, "kwargs": kwargs}) if same else None
+    # Workers run where this process does, since files may be named from there.
+    return Maker(MAKE, {"name": name, "kwargs": kwargs}, os.getcwd()) if same else None
 
 
 def step_seconds(env: gymnasium.Env) -> float:

@@ -46,6 +46,8 @@ class Setup(NamedTuple):
     """As in `Maker`."""
     kwargs: dict[str, Any]
     """As in `Maker`."""
+    folder: str | None
+    """As in `Maker`."""
     layout: Layout
     """Sizes of the arrays."""
     rows: tuple[tuple[int, ...], ...]

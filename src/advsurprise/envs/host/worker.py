@@ -209,9 +209,11 @@ def serve(connection: socket.socket, memory: int) -> None:
 
 
 def _open(connection: socket.socket, memory: int, setup: bytes) -> Bodies:
-    function, kwargs, layout, rows = json.loads(setup)
-    known = Setup(function, kwargs, Layout(*layout), tuple(tuple(each) for each in rows))
+    function, kwargs, folder, layout, rows = json.loads(setup)
+    known = Setup(function, kwargs, folder, Layout(*layout), tuple(tuple(each) for each in rows))
     try:
+        if folder is not None:
+            os.chdir(folder)
         bodies = Bodies(known, arrays_in(mmap.mmap(memory, memory_size(known.layout)), known.layout))
     except Exception as error:
         send_message(connection, refusal(error))

@@ -139,10 +139,9 @@ class ProcessWorker(Worker):
             # Before the process is waited for: afterwards its number may be that of another one.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
-            self._process.wait()
             self.connection.close()
-            shutil.rmtree(self._folder, ignore_errors=True)
-        code = self._process.returncode
+        code = self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
         return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
 
     def _wait_for_silence(self, deadline: float) -> None:
