@@ -215,6 +215,30 @@ class Views(eqx.Module):
         return Views(frames, *jax.tree.map(lambda leaf: leaf[leaf.shape[0] - steps :], parts))
 
 
+class JoinedViews(eqx.Module):
+    """Views of two rollouts that follow each other. They are not copied into one: they may be large."""
+
+    before: Views
+    """Those of the first."""
+    now: Views
+    """Those of the second."""
+
+    def take(self, rows: Int[Array, "*n"]) -> View:
+        """Views of some steps of some bodies, numbered as if the rollouts were one."""
+        old = self.before.time.size
+        both = self.before.take(jnp.minimum(rows, old - 1)), self.now.take(jnp.maximum(rows - old, 0))
+
+        def choose(before: Array, now: Array) -> Array:
+            return jnp.where((rows < old).reshape(rows.shape + (1,) * (now.ndim - rows.ndim)), before, now)
+
+        return jax.tree.map(choose, *both)
+
+    def last(self, steps: int) -> Views:
+        """The last steps."""
+        enough = steps <= len(self.now.time)
+        return self.now.last(steps) if enough else self.now.after(self.before).last(steps)
+
+
 class Rollout(eqx.Module):
     """A stretch of experience, axes [T, B, …]."""
 
@@ -237,7 +261,7 @@ class Rollout(eqx.Module):
     next_role: Int[Array, " B"]
     """Which role moves after the last step."""
     views: Any = None
-    """What the acting policies saw, `Views`; None in a rollout that no policy learns from."""
+    """What the acting policies saw, `Views` or `JoinedViews`; None in a rollout that no policy learns from."""
     old: int = eqx.field(static=True, default=0)
     """Steps at the beginning that the rollout before it ended with (`AbstractMethod.lookback`)."""
 

@@ -17,7 +17,7 @@ from advsurprise.learning.fit import MaskedRows, Rows, StaticRows, fit, named
 from advsurprise.learning.interaction import Agent, role_schedule
 from advsurprise.learning.measures import rollout_metrics
 from advsurprise.methods.base import AbstractMethod
-from advsurprise.types import OVER_TIME, Rollout, Score
+from advsurprise.types import OVER_TIME, JoinedViews, Rollout, Score
 
 LONG_EPISODE = 4096
 """Steps over which a role's share is counted where episodes have no fixed length."""
@@ -96,7 +96,7 @@ def joined(tail: Rollout, rollout: Rollout) -> Rollout:
     """A rollout with the end of the one before it in front."""
     parts = ({name: getattr(each, name) for name in OVER_TIME} for each in (tail, rollout))
     both = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), *parts)
-    views = rollout.views.after(tail.views)
+    views = JoinedViews(tail.views, rollout.views)
     return dataclasses.replace(rollout, **both, views=views, info={}, old=tail.reward.shape[0])
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from advsurprise.config import PPOConfig
 from advsurprise.learning.fit import FitTask, Rows, StaticRows
 from advsurprise.learning.networks import ActorCritic
-from advsurprise.types import Views
+from advsurprise.types import JoinedViews, Views
 
 
 class Batch(eqx.Module):
@@ -32,7 +32,7 @@ class Batch(eqx.Module):
     def take(self, rows: Int[Array, " M"]) -> "Batch":
         """Some of the samples, with their views."""
         view, *others = (getattr(self, each.name) for each in dataclasses.fields(self))
-        seen = view.take(rows) if isinstance(view, Views) else jax.tree.map(lambda leaf: leaf[rows], view)
+        seen = view.take(rows) if isinstance(view, Views | JoinedViews) else jax.tree.map(lambda leaf: leaf[rows], view)
         return Batch(seen, *(leaf[rows] for leaf in others))
 
 
