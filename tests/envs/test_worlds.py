@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import advsurprise
@@ -43,7 +44,7 @@ def test_a_host_world_is_opened_with_its_fields():
     try:
         host.reset(0)
         for _ in range(4):
-            host.send(host.vector.action_space.sample() * 0)
+            host.send(np.zeros(3, np.int64))
             timestep = host.recv()
     finally:
         host.close()
@@ -89,7 +90,7 @@ def test_a_new_family_is_one_file(tmp_path, monkeypatch, kind, package):
     with pytest.raises(UserError, match="has no field 'sizes'; did you mean 'size'"):
         world.open(2, sizes=4)
     if kind == "host":
-        assert world.open(2, size=4) == (2, {"size": 4})
+        assert world.open(2, size=4) == (2, {"seeds": 1, "size": 4})
 
 
 def _resolve(env, *settings):

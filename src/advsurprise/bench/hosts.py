@@ -193,11 +193,13 @@ def text(result: dict[str, Any]) -> str:
     width = max(len(row["method"]) for row in rows)
     lines = [f"{rows[0]['env']} on {result['device']}, {result['cores']} cores, steps/s", f"{'method':{width}}{HEAD}"]
     for row in rows:
-        lines.append(
-            f"{row['method']:{width}}{row['bodies']:>7}{row['raw_steps_per_s']:>10,.0f}"
-            f"{row['inference_steps_per_s']:>11,.0f}{row['train_steps_per_s']:>10,.0f}{row['fraction_of_raw']:>8.0%}"
-            f"{row['apart_steps_per_s']:>10,.0f}{row['fraction_of_apart']:>10.0%}{row['memory_bytes'] / 2**20:>8,.0f} MiB"
+        rates = (
+            f"{row['raw_steps_per_s']:>10,.0f}{row['inference_steps_per_s']:>11,.0f}{row['train_steps_per_s']:>10,.0f}"
         )
+        apart = f"{row['apart_steps_per_s']:>10,.0f}{row['fraction_of_apart']:>10.0%}"
+        memory = f"{row['memory_bytes'] / 2**20:>8,.0f} MiB"
+        size = f"{row['method']:{width}}{row['bodies']:>7}"
+        lines.append(f"{size}{rates}{row['fraction_of_raw']:>8.0%}{apart}{memory}")
     if result["peer"]:
         lines.append(peer.text(result["peer"], rows[0]["train_steps_per_s"]))
     return "\n".join(lines)

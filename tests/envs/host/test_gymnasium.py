@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers import TimeLimit
 
@@ -22,7 +22,7 @@ from advsurprise.cli import main as cli
 from advsurprise.config import PPOConfig
 from advsurprise.envs.host.base import Host
 from advsurprise.envs.host.check import check, text
-from advsurprise.envs.host.gymnasium import GymnasiumHost, WorkerDied, open_host
+from advsurprise.envs.host.gymnasium import GymnasiumHost, open_host
 from advsurprise.envs.host.load import Body, is_gymnasium, make_env
 from advsurprise.envs.host.spaces import read_actions, read_metadata, read_observations
 from advsurprise.envs.registration import IDS
@@ -169,10 +169,10 @@ def counting_file(tmp_path):
     return f"{path}:Counting"
 
 
-@pytest.mark.parametrize("vectorization", [None, "async"])
+@pytest.mark.parametrize("vectorization", ["auto", "sync", "async"])
 def test_a_class_of_a_file(counting_file, vectorization):
     host = open_host(counting_file, BODIES, kwargs={"end": 6, "max_episode_steps": 7}, vectorization=vectorization)
-    assert isinstance(host.vector, AsyncVectorEnv if vectorization else SyncVectorEnv)
+    assert bool(host.worker_pids) == (vectorization == "async")
     assert follow(host, end=6) == {"terminated", "truncated"}
 
 
@@ -571,16 +571,19 @@ def _step(host):
     host.recv()
 
 
-def test_the_death_of_a_worker_is_said_and_ends_the_others(counting_file):
+def test_the_death_of_a_worker_ends_its_episodes_and_no_others(counting_file):
     host = open_host(counting_file, BODIES, vectorization="async")
     host.reset(0)
-    processes = host.vector.processes
-    os.kill(processes[1].pid, signal.SIGKILL)
-    processes[1].join()
-    with pytest.raises(WorkerDied, match="the worker process of body 1 died"):
-        _step(host)
+    _step(host)
+    os.kill(host.worker_pids[1], signal.SIGKILL)
+    host.send(np.zeros(BODIES, np.int32))
+    with pytest.warns(RuntimeWarning, match=r"worker 2 of 2 died \(killed by signal 9\)"):
+        timestep = host.recv()
+    assert timestep.truncated.any()
+    assert not timestep.truncated.all()
+    assert timestep.final_obs.tolist() == [[0, 1] if ended else [0, 2] for ended in timestep.truncated]
+    assert host.replaced == 1
     host.close()
-    assert not any(process.is_alive() for process in processes)
 
 
 # --- check ------------------------------------------------------------------------------------------------------------
