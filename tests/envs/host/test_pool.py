@@ -422,22 +422,22 @@ import jax, numpy as np
 from test_pool import KEYS, _open
 host = _open(workers=2, seeds=1, bodies=4, groups=4)
 host.reset(KEYS[:1])
-print(*host.worker_pids, flush=True)
-if sys.argv[1] == "exit":
-    sys.exit()
 host.send(np.array([int(sys.argv[1])]), 0)
-time.sleep(60)
+time.sleep(0.5)
+print(*host.worker_pids, flush=True)
+time.sleep(float(sys.argv[2]))
 """
 
 
-def _run_script(word, temporary):
+def _run_script(action, seconds, temporary):
     paths = {"PYTHONPATH": os.pathsep.join([str(pathlib.Path(__file__).parent), *sys.path]), "TMPDIR": str(temporary)}
-    return subprocess.Popen([sys.executable, "-c", SCRIPT, word], env=os.environ | paths, stdout=subprocess.PIPE)
+    words = [str(action), str(seconds)]
+    return subprocess.Popen([sys.executable, "-c", SCRIPT, *words], env=os.environ | paths, stdout=subprocess.PIPE)
 
 
 @pytest.mark.slow
 def test_workers_of_a_program_that_was_killed_end_even_within_a_step(temporary):
-    program = _run_script(str(SLOW), temporary)
+    program = _run_script(SLOW, 60, temporary)
     stepping, *idle = (int(pid) for pid in program.stdout.readline().split())
     assert len(list(temporary.iterdir())) == 2
     program.kill()
@@ -449,7 +449,7 @@ def test_workers_of_a_program_that_was_killed_end_even_within_a_step(temporary):
 
 
 def test_a_program_that_forgets_its_host_leaves_nothing(temporary):
-    program = _run_script("exit", temporary)
+    program = _run_script(NOOP, 0, temporary)
     out, _ = program.communicate(timeout=30)
     assert program.returncode == 0
     pids = [int(pid) for pid in out.split()]

@@ -114,4 +114,5 @@ def as_timestep(
 @functools.cache
 def _structure(names: tuple[str, ...]):
     number, flag = jnp.float32(0), jnp.bool_(False)
-    return jax.tree.structure(TimeStep(number, number, flag, flag, number, dict.fromkeys(names, number)))
+    info: dict[str, Array] = dict.fromkeys(names, number)  # pyright: ignore[reportAssignmentType]
+    return jax.tree.structure(TimeStep(number, number, flag, flag, number, info))
