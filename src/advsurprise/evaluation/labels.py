@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from advsurprise import envs, methods
 from advsurprise.config import RunConfig
 from advsurprise.envs.host import gymnasium
+from advsurprise.envs.host.load import is_gymnasium
 from advsurprise.errors import UserError
 from advsurprise.methods.base import AbstractMethod
 from advsurprise.types import EnvSpec, Measure
@@ -137,7 +138,7 @@ def _spec(cfg: RunConfig) -> EnvSpec:
     unopened = EnvSpec(cfg.env, (1,), "float32", "vector", 0, 1, 0, (), truncates=True)
     try:
         world = envs.find(cfg.env)
-        if world.kind == "host" and world.spec is None:
+        if is_gymnasium(world.id):
             return unopened._replace(measures=gymnasium.MEASURES)
         return world.read_spec(**cfg.env_fields)
     except UserError:

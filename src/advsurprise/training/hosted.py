@@ -43,7 +43,7 @@ class Carry(eqx.Module):
 
     memory: Any
     """The method's memories of all bodies, [S, B, …]."""
-    world: UInt8[Array, " n"]
+    world: UInt8[Array, " n"] | jax.ShapeDtypeStruct
     """Where the worlds are, in what is saved of a run whose world resumes exactly; empty otherwise."""
 
 
@@ -135,7 +135,8 @@ class Hosted:
         start_key, collect_key = jax.vmap(prime_keys)(keys)
         collector = HostCollector(self.host, priming_length(self.method, self.cfg.bodies))
         memory = collector.start(agent, key=start_key)
-        _, rollout = collector.collect(played_by(agent, "random"), memory, key=collect_key)
+        at_random = over_seeds(lambda agent: played_by(agent, "random"), len(self.cfg.seeds))(agent)
+        _, rollout = collector.collect(at_random, memory, key=collect_key)
         return self._prime(agent, rollout)
 
     def _make_agent(self, key: PRNGKeyArray) -> Agent:
@@ -180,8 +181,10 @@ def state_shapes(cfg: RunConfig, spec: EnvSpec) -> TrainState:
         return TrainState(learner, interaction.start(agent, bodies), jnp.int32(0), key)
 
     state = jax.eval_shape(jax.vmap(begin), seed_keys(cfg.seeds))
-    carry = Carry(state.carry, jax.ShapeDtypeStruct(ANY_LENGTH, jnp.uint8))  # pyright: ignore[reportArgumentType]
-    return dataclasses.replace(state, carry=carry)
+    # By position, since types are checked where a record is made, and these are shapes.
+    return eqx.tree_at(
+        lambda state: state.carry, state, Carry(state.carry, jax.ShapeDtypeStruct(ANY_LENGTH, jnp.uint8))
+    )
 
 
 def _with_world(state: TrainState, world: UInt8[np.ndarray, " n"]) -> TrainState:

@@ -189,7 +189,7 @@ def test_the_record_has_the_declared_shapes_and_types():
         assert timestep.reward.dtype == np.float32
         assert timestep.terminated.dtype == timestep.truncated.dtype == bool
         assert tuple(sorted(timestep.info)) == tuple(sorted(spec.info))
-        assert timestep.info["episode_length"].dtype == np.int32
+        assert timestep.info["episode_length"].dtype == np.float32
         assert timestep.info["episode_return"].dtype == np.float32
     assert jax.tree.structure(first) == jax.tree.structure(second)
 

@@ -12,9 +12,9 @@ import gymnasium
 import jax
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
-from jaxtyping import Array, Bool, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Int, Key, Shaped
 
-from advsurprise.envs.host.base import Host, as_timestep
+from advsurprise.envs.host.base import Host, as_timestep, seed_keys
 from advsurprise.envs.host.body import Maker
 from advsurprise.envs.host.gymnasium_body import MAKE, maker, step_seconds
 from advsurprise.envs.host.load import make_env, sentence
@@ -60,7 +60,7 @@ def open_host(
             return host
     with contextlib.closing(make_env(name, kwargs)) as env:
         spec = read_spec(env, name)
-        seconds = step_seconds(env) if vectorization == "auto" else 0.0
+        seconds = step_seconds(env, name) if vectorization == "auto" else 0.0
     portable = maker(name, kwargs)
     apart = vectorization == "async" or (seconds >= LONG_STEP and portable is not None and is_portable(name))
     if vectorization == "async" and portable is None:
@@ -151,7 +151,7 @@ class GymnasiumHost(Host):
         """What a learner must know of the world."""
         return self._spec
 
-    def reset(self, seed: int | PRNGKeyArray) -> TimeStep:
+    def reset(self, seed: int | Key[Array, "..."]) -> TimeStep:
         """Begins the first episode of every body: the same seed (or key) gives the same episodes, as far as the
         environment keeps that promise."""
         if self._pending is not None:
@@ -269,12 +269,12 @@ class GymnasiumHost(Host):
             info=measures,
         )
 
-    def _seeds(self, seed: int | PRNGKeyArray) -> Any:
+    def _seeds(self, seed: int | Key[Array, "..."]) -> Any:
         """One seed per body, or a single one for an environment's own vector form, which takes no more.
 
         Gymnasium would count up from a single seed, so that neighbouring seeds share most of their bodies.
         """
-        key: Array = seed if isinstance(seed, jax.Array) else jax.random.key(seed)
+        key = seed_keys(seed, 1)[0]
         entropy = np.asarray(jax.random.key_data(key)).ravel().tolist()
         seeds = [int(state >> 1) for state in np.random.SeedSequence(entropy).generate_state(self.bodies)]
         listed = isinstance(self.vector.unwrapped, SyncVectorEnv | AsyncVectorEnv)

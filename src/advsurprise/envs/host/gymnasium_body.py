@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 
 from advsurprise.envs.host.body import Body, Maker, Stepped
-from advsurprise.envs.host.load import make_body
+from advsurprise.envs.host.load import make_body, sentence
 from advsurprise.envs.host.spaces import read_actions, read_observations
 from advsurprise.errors import UserError
 
@@ -73,8 +73,16 @@ def maker(name: str, kwargs: dict[str, Any]) -> Maker | None:
     return Maker(MAKE, {"name": name, "kwargs": kwargs}, os.getcwd()) if same else None
 
 
-def step_seconds(env: gymnasium.Env) -> float:
-    """Seconds that a step of the environment takes, the fastest of a few random ones: the first may do more."""
+def step_seconds(env: gymnasium.Env, name: str) -> float:
+    """Seconds that a step of the environment takes; refuses one in which a random step fails."""
+    try:
+        return _fastest_step(env)
+    except Exception as error:
+        raise UserError(f"{name}: a random step failed: {sentence(error)}; advsurprise check-env says more") from error
+
+
+def _fastest_step(env: gymnasium.Env) -> float:
+    """Seconds of the fastest of a few random steps: the first may do more."""
     env.reset(seed=0)
     env.action_space.seed(0)
     fastest = float("inf")

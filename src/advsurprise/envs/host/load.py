@@ -1,5 +1,6 @@
 """Gymnasium environments by name. Imports no jax: worker processes that run one body need none."""
 
+import contextlib
 import copy
 import functools
 import re
@@ -14,6 +15,7 @@ from advsurprise.userfile import is_file_class, load_class
 
 if TYPE_CHECKING:
     from advsurprise.envs.host.base import Host
+    from advsurprise.types import EnvSpec
 
 
 def is_gymnasium(name: str) -> bool:
@@ -23,7 +25,15 @@ def is_gymnasium(name: str) -> bool:
 
 def world(name: str) -> World:
     """The host world behind a name of Gymnasium's; whether there is one is known when it is opened."""
-    return World(name, "a Gymnasium environment", "host", functools.partial(_open, name), None)
+    spec = functools.partial(_spec, name)
+    return World(name, "a Gymnasium environment", "host", functools.partial(_open, name), None, spec=spec)
+
+
+def _spec(name: str, *, vectorization: Any = "auto", **kwargs: Any) -> "EnvSpec":
+    from advsurprise.envs.host.gymnasium import read_spec
+
+    with contextlib.closing(make_env(name, kwargs)) as env:
+        return read_spec(env, name)
 
 
 def _open(name: str, bodies: int, *, seeds: int = 1, vectorization: Any = "auto", **kwargs: Any) -> "Host":

@@ -42,7 +42,8 @@ class BodyHost(Host):
         groups: int | None = None,
         workers: int | None = None,
     ):
-        groups = (1 if bodies % 2 else 2) if groups is None else groups
+        if groups is None:
+            groups = 1 if workers == 0 or bodies % 2 else 2
         check_sizes(spec.id, seeds=seeds, bodies=bodies, groups=groups)
         if groups >= ALL:
             raise UserError(f"{spec.id}: groups must be fewer than {ALL}, not {groups}")
