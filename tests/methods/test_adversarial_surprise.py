@@ -385,8 +385,8 @@ def test_how_much_of_a_turn_is_scored(quiet, k_control, scored):
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"k_explore": 0}, "k_explore and k_control must be at least 1"),
-        ({"k_control": -3}, "k_explore and k_control must be at least 1"),
+        ({"k_explore": -1}, "k_explore and k_control must be at least 1, or 0 for the world's"),
+        ({"k_control": -3}, "k_explore and k_control must be at least 1, or 0 for the world's"),
         ({"quiet": 1.0}, "quiet must be at least 0 and below 1, not 1.0"),
         ({"quiet": -0.1}, "quiet must be at least 0 and below 1, not -0.1"),
         ({"stack": 0}, "stack must be at least 1, not 0"),

@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from advsurprise.errors import check
 from advsurprise.learning.advantage import turn_gae
+from advsurprise.learning.chunks import by_chunks
 from advsurprise.learning.fit import FitResult, FitTask, StaticRows
 from advsurprise.learning.networks import Dense, blank_view, make_torso
 from advsurprise.methods.base import AbstractMethod, Clock, first_clock, plain_score, plain_view, tick
@@ -211,7 +212,9 @@ class AGAC(AbstractMethod[Learnt, Memory]):
 
     def expected(self, learnt: Learnt, rollout: Rollout) -> Float[Array, "T B A"]:
         """The adversary's logits at every step. It has not changed since the rollout was collected."""
-        return learnt.adversary(rollout.views.all())
+        rows = jnp.arange(rollout.reward.size, dtype=jnp.int32).reshape(rollout.reward.shape)
+        shape = (self.stack, *self.spec.observation_shape)
+        return by_chunks(lambda rows: learnt.adversary(rollout.views.take(rows)), rows, shape=shape)
 
     def coefficient(self, learnt: Learnt) -> Float[Array, ""]:
         """c (1 − steps / anneal_steps)."""

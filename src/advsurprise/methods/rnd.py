@@ -7,6 +7,7 @@ With f a fixed network, g its trained predictor and x the newest observation, st
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -15,8 +16,10 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from advsurprise.errors import check
+from advsurprise.learning.chunks import by_chunks, chunk_length, is_large, split
 from advsurprise.learning.fit import FitResult, FitTask, StaticRows
-from advsurprise.learning.networks import Dense, blank_view, make_torso
+from advsurprise.learning.images import numbers
+from advsurprise.learning.networks import Dense, Layers, blank_view, image_layers, make_torso
 from advsurprise.learning.stats import RunningMoments, discounted_return, scale, update_moments
 from advsurprise.methods.base import AbstractMethod, Clock, first_clock, one_stream, plain_score, plain_view, tick
 from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
@@ -37,7 +40,7 @@ class Embedding(eqx.Module):
 
     def __init__(self, spec: EnvSpec, *, depth: int, width: int, key: PRNGKeyArray):
         torso_key, *layer_keys = jax.random.split(key, 1 + depth)
-        torso = make_torso(spec, 1, 0, key=torso_key)
+        torso = make_torso(spec, 1, 0, layers=reward_layers(spec), key=torso_key)
         outputs = jax.eval_shape(torso, blank_view(spec, 1, 0)).shape[0]
         sizes = (outputs, *(width,) * (depth - 1))
         self.torso, self.rank = torso, len(spec.observation_shape)
@@ -52,6 +55,12 @@ class Embedding(eqx.Module):
         for layer in self.layers[:-1]:
             x = jax.nn.relu(layer(x))
         return self.layers[-1](x)
+
+
+def reward_layers(spec: EnvSpec) -> Layers | None:
+    """The published convolutions for images of 84x84, and a policy's for others."""
+    layers = image_layers(min(spec.observation_shape[:2]))
+    return [(32, *layers[0][1:]), (64, *layers[1][1:]), layers[2]] if layers[0][0] == 4 else None
 
 
 class Learnt(eqx.Module):
@@ -191,15 +200,18 @@ class RND(AbstractMethod[Learnt, Clock]):
         obs = rollout.signal.obs
         # In the published order: rewards first, then the moments, then the predictor.
         learnt = self.absorb_inputs(learnt, obs)
-        x = self.standardised(learnt.inputs, obs).reshape(-1, *self.input_spec.observation_shape)
+        number = obs.shape[0] * obs.shape[1]
+        aim = self._of_rollout(learnt.target, learnt.inputs, obs)
         predictor = FitTask(
             params=learnt.predictor,
             opt_state=learnt.opt_state,
-            loss=functools.partial(predictor_loss, x=x, aim=learnt.target(x)),
+            loss=functools.partial(
+                predictor_loss, x=self._samples(learnt.inputs, obs), aim=aim.reshape(number, self.width)
+            ),
             optimiser=self._optimiser,
-            rows=StaticRows(len(x)),
+            rows=StaticRows(number),
             epochs=self.epochs,
-            minibatch=max(1, len(x) // self.minibatches),
+            minibatch=max(1, number // self.minibatches),
             kept=min(1.0, self.predictor_bodies / obs.shape[1]),
             key=key,
         )
@@ -209,12 +221,12 @@ class RND(AbstractMethod[Learnt, Clock]):
         obs = rollout.signal.obs
         # As in `score`: where both are compiled together the networks still run once.
         error = self.errors(learnt, obs)
-        at_limit = jnp.abs(self.standardised(learnt.inputs, obs)) >= self.clip
+        clipped = self._of_rollout(self._clipped, learnt.inputs, obs)
         metrics = {
             "intrinsic/raw": jnp.mean(error),
             "intrinsic/reward": jnp.mean(error) * scale(learnt.returns),
             "intrinsic/return_std": 1 / scale(learnt.returns),
-            "intrinsic/clipped": jnp.mean(at_limit.astype(jnp.float32)),
+            "intrinsic/clipped": jnp.mean(clipped),
         }
         predictor, opt_state, _ = fitted["predictor"]
         learnt = self.absorb_inputs(learnt, obs)
@@ -225,7 +237,8 @@ class RND(AbstractMethod[Learnt, Clock]):
         leading = obs.shape[: obs.ndim - len(self.spec.observation_shape)]
         if self.spec.observation_kind == "classes":
             obs = jax.nn.one_hot(obs, self.spec.num_classes)
-        return obs.astype(jnp.float32).reshape(*leading, *self.input_spec.observation_shape)
+        obs = numbers(obs) if self.spec.observation_kind == "image" else obs.astype(jnp.float32)
+        return obs.reshape(*leading, *self.input_spec.observation_shape)
 
     def standardised(self, inputs: RunningMoments, obs: Shaped[Array, "..."]) -> Float[Array, "..."]:
         """x = clip((o − μ) / √(σ² + ε), ±clip), entry by entry."""
@@ -233,12 +246,48 @@ class RND(AbstractMethod[Learnt, Clock]):
 
     def errors(self, learnt: Learnt, obs: Shaped[Array, "T B ..."]) -> Float[Array, "T B"]:
         """½ Σ_k (f_k(x) − g_k(x))² of every observation of a rollout."""
-        x = self.standardised(learnt.inputs, obs)
-        return 0.5 * jnp.sum((learnt.target(x) - learnt.predictor(x)) ** 2, axis=-1)
 
-    def absorb_inputs(self, learnt: Learnt, obs: Shaped[Array, "..."]) -> Learnt:
+        def of(x):
+            return 0.5 * jnp.sum((learnt.target(x) - learnt.predictor(x)) ** 2, axis=-1)
+
+        return self._of_rollout(of, learnt.inputs, obs)
+
+    def absorb_inputs(self, learnt: Learnt, obs: Shaped[Array, "T B ..."]) -> Learnt:
         """The same with the moments of observations brought up to date."""
-        return dataclasses.replace(learnt, inputs=update_moments(learnt.inputs, self.entries(obs)))
+        length = chunk_length(len(obs), bodies=obs.shape[1], numbers=self._numbers)
+        if length == len(obs):
+            return dataclasses.replace(learnt, inputs=update_moments(learnt.inputs, self.entries(obs)))
+
+        def absorb(inputs, part):
+            return update_moments(inputs, self.entries(part)), None
+
+        return dataclasses.replace(learnt, inputs=jax.lax.scan(absorb, learnt.inputs, split(obs, length))[0])
+
+    def _of_rollout(
+        self, function: Callable[[Array], Array], inputs: RunningMoments, obs: Shaped[Array, "T B ..."]
+    ) -> Float[Array, "T B ..."]:
+        """A function of standardised observations, for a whole rollout."""
+        shape = self.input_spec.observation_shape
+        return by_chunks(lambda part: function(self.standardised(inputs, part)), obs, shape=shape)
+
+    def _samples(
+        self, inputs: RunningMoments, obs: Shaped[Array, "T B ..."]
+    ) -> Callable[[Int[Array, " M"]], Float[Array, "M ..."]]:
+        """Standardised observations of some rows: of images made when they are asked for, else beforehand."""
+        flat = obs.reshape(-1, *obs.shape[2:])
+        if is_large(self._numbers):
+            return lambda rows: self.standardised(inputs, flat[rows])
+        x = self.standardised(inputs, flat)
+        return lambda rows: x[rows]
+
+    def _clipped(self, x: Float[Array, "T B ..."]) -> Float[Array, "T B"]:
+        """Share of an observation's entries that are at the limit."""
+        at_limit = (jnp.abs(x) >= self.clip).astype(jnp.float32)
+        return jnp.mean(at_limit, axis=tuple(range(2, x.ndim)))
+
+    @property
+    def _numbers(self) -> int:
+        return math.prod(self.input_spec.observation_shape)
 
     @property
     def _optimiser(self) -> optax.GradientTransformation:
@@ -250,12 +299,12 @@ def predictor_loss(
     rows: Int[Array, " M"],
     weight: Float[Array, " M"],
     *,
-    x: Float[Array, "N *entries"],
+    x: Callable[[Int[Array, " M"]], Float[Array, "M ..."]],
     aim: Float[Array, "N width"],
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
     """Σ_i m_i mean_k (g_k(x_i) − f_k(x_i))² / max(1, Σ_i m_i) over the rows of a minibatch, m_i whether sample i
-    counts."""
-    missed = jnp.mean((predictor(x[rows]) - aim[rows]) ** 2, axis=-1)
+    counts and `x` what gives the rows' observations."""
+    missed = jnp.mean((predictor(x(rows)) - aim[rows]) ** 2, axis=-1)
     return jnp.sum(missed * weight) / jnp.maximum(jnp.sum(weight), 1.0), {}
 
 

@@ -387,9 +387,9 @@ def test_native_vector_environments():
 def test_images_and_classes_are_shown_as_declared():
     host = GymnasiumHost(SyncVectorEnv([Picture], autoreset_mode=AutoresetMode.SAME_STEP), "Picture")
     assert (host.spec.observation_kind, host.spec.observation_shape) == ("image", (20, 20, 1))
-    host.reset(0)
+    assert host.spec.observation_dtype == host.reset(0).obs.dtype == "uint8"
     for step, timestep in enumerate(play(host, [[0]] * 8), start=1):
-        np.testing.assert_allclose(timestep.final_obs, ((step - 1) % 7 + 1) / 255)
+        np.testing.assert_array_equal(timestep.final_obs, (step - 1) % 7 + 1)
         assert timestep.truncated.tolist() == [step == 7]
     grid = Grid()
     host = GymnasiumHost(SyncVectorEnv([lambda: grid], autoreset_mode=AutoresetMode.SAME_STEP), "Grid")
@@ -407,8 +407,9 @@ FLOATS = (-np.inf, np.inf)
         (spaces.Box(*FLOATS, (6,), np.float64), "vector", (6,), "float32", 0),
         (spaces.Box(*FLOATS, (), np.float32), "vector", (1,), "float32", 0),
         (spaces.Box(0, 255, (128,), np.uint8), "vector", (128,), "float32", 0),
-        (spaces.Box(0, 255, (84, 84), np.uint8), "image", (84, 84, 1), "float32", 0),
-        (spaces.Box(0, 255, (20, 30, 3), np.uint8), "image", (20, 30, 3), "float32", 0),
+        (spaces.Box(0, 255, (84, 84), np.uint8), "image", (84, 84, 1), "uint8", 0),
+        (spaces.Box(0, 255, (20, 30, 3), np.uint8), "image", (20, 30, 3), "uint8", 0),
+        (spaces.Box(0, 200, (20, 30, 3), np.uint8), "image", (20, 30, 3), "float32", 0),
         (spaces.Box(-1, 1, (20, 20, 3), np.float32), "image", (20, 20, 3), "float32", 0),
         (spaces.Box(*FLOATS, (4, 4), np.float32), "image", (4, 4, 1), "float32", 0),
         (spaces.Box(0, 5, (7, 7), np.uint8), "classes", (7, 7), "uint8", 6),
@@ -429,6 +430,7 @@ def test_observation_spaces(space, kind, shape, dtype, classes):
     if kind == "classes":
         assert 0 <= shown.min() <= shown.max() < classes
     if kind == "image" and np.isfinite(space.low).all():
+        shown = shown / 255 if dtype == "uint8" else shown
         assert -1e-6 <= shown.min() < 0.1 < 0.9 < shown.max() <= 1
 
 

@@ -37,17 +37,23 @@ class Reading:
     """What is taken off every entry: the first class, or an image's black."""
     span: float = 1.0
     """What real entries are then divided by."""
+    levels: bool = False
+    """Whether entries are grey or colour levels from 0 to 255, shown as they are."""
 
     @property
     def dtype(self) -> str:
         """Type of the entries as shown."""
+        if self.levels:
+            return "uint8"
         if self.kind != "classes":
             return "float32"
         return "uint8" if self.num_classes <= 256 else "int32"
 
     def encode(self, seen: Shaped[np.ndarray, "bodies ..."]) -> Num[np.ndarray, "bodies ..."]:
         """Observations of all bodies as shown; raises ValueError for one that the space does not hold."""
-        if self.kind == "classes":
+        if self.levels:
+            shown = seen
+        elif self.kind == "classes":
             shown = seen.astype(np.int64) - self.low
             if shown.size and (shown.min() < 0 or shown.max() >= self.num_classes):
                 raise ValueError(f"an observation holds a class outside the {self.num_classes} that it declares")
@@ -129,7 +135,8 @@ def _read_box(space: spaces.Box, name: str) -> Reading:
 
 
 def _read_image(space: spaces.Box, name: str) -> Reading:
-    """Images are shown as [rows, columns, channels], scaled to [0, 1] where the bounds of all entries are the same."""
+    """Images are shown as [rows, columns, channels]: bytes from 0 to 255 as they are, which learners divide by 255,
+    others scaled to [0, 1] where the bounds of all entries are the same."""
     shape = space.shape if len(space.shape) != 2 else (*space.shape, 1)
     if len(shape) == 3 and shape[0] <= MAX_CHANNELS and shape[0] < min(shape[1:]):
         raise UserError(
@@ -137,6 +144,8 @@ def _read_image(space: spaces.Box, name: str) -> Reading:
             "[rows, columns, channels]; wrap the environment in gymnasium.wrappers.TransformObservation"
         )
     low, high = float(space.low.min()), float(space.high.max())
+    if space.dtype == np.uint8 and (low, high) == (0, 255):
+        return Reading("image", shape, levels=True)
     same = np.all(space.low == low) and np.all(space.high == high)
     if same and np.isfinite([low, high]).all() and high > low:
         return Reading("image", shape, low=low, span=high - low)

@@ -1,0 +1,42 @@
+"""A rollout of large observations, some steps at a time: as numbers all of them would fill the memory."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+LARGE = 4096
+"""Numbers of an observation beyond which steps are taken in chunks: 84x84 pixels have 7,056, rooms about 600."""
+MOST_NUMBERS = 2**20
+"""Numbers of a chunk's observations, if a step alone does not have more: networks need twenty times as many."""
+
+
+def is_large(numbers: int) -> bool:
+    """Whether observations of so many numbers are taken in chunks."""
+    return numbers > LARGE
+
+
+def chunk_length(steps: int, *, bodies: int, numbers: int) -> int:
+    """Steps of a chunk: all where observations are small, else as many as divide `steps` and keep a chunk within
+    `MOST_NUMBERS`; `numbers` are those of an observation."""
+    if not is_large(numbers):
+        return steps
+    most = max(1, MOST_NUMBERS // (bodies * numbers))
+    return max(length for length in range(1, min(most, steps) + 1) if steps % length == 0)
+
+
+def split(x: Any, length: int) -> Any:
+    """Arrays [T, …] as [chunk, length, …]."""
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, length, *leaf.shape[1:]), x)
+
+
+def by_chunks(function: Callable[[Any], Any], x: Any, *, shape: tuple[int, ...]) -> Any:
+    """`function` of arrays [T, B, …], whose results have an axis T too, chunk by chunk; `shape` is that of an
+    observation as numbers."""
+    steps, bodies = jax.tree.leaves(x)[0].shape[:2]
+    length = chunk_length(steps, bodies=bodies, numbers=math.prod(shape))
+    if length == steps:
+        return function(x)
+    parts = jax.lax.map(function, split(x, length))
+    return jax.tree.map(lambda leaf: leaf.reshape(steps, *leaf.shape[2:]), parts)
