@@ -89,7 +89,7 @@ def rooms():
 def test_the_loops_train_the_same_and_a_seed_alone_as_among_others(rooms):
     (fused, fused_history), (hosted, hosted_history), (alone, _) = rooms["fused"], rooms["hosted"], rooms["alone"]
     for left, right in zip(fused_history, hosted_history, strict=True):
-        assert_same(left | {"workers_replaced": np.zeros(2)}, right)
+        assert_same(left | {"workers_replaced": np.zeros(2, np.float32)}, right)
     assert_same(fused.learner, hosted.learner)
     assert_same(jax.tree.map(lambda leaf: leaf[:1], fused.learner), alone.learner)
 

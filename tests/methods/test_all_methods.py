@@ -68,7 +68,7 @@ def test_the_loops_train_the_same(name):
     state = hosted.init()
     for expected in history:
         state, metrics = hosted.update(state)
-        assert_same(expected | {"workers_replaced": np.zeros(1)}, metrics)
+        assert_same(expected | {"workers_replaced": np.zeros(1, np.float32)}, metrics)
     assert_same(states[-1].learner, state.learner)
 
 

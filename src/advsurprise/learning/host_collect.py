@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, Shaped
 
 from advsurprise.envs.host.base import Host
 from advsurprise.learning import interaction
@@ -36,6 +36,31 @@ Place = tuple[Any, Any]
 """A step of the rollout, and the first body of a group."""
 
 
+class Arrived(eqx.Module):
+    """A timestep on its way to the device, in as few arrays as possible: each costs as much as a small network."""
+
+    obs: Shaped[Any, "S b ..."]
+    """What to act on next."""
+    final_obs: Shaped[Any, "S b ..."]
+    """What ended episodes ended with; not looked at where none did."""
+    numbers: Float[Any, "S b n"]
+    """Reward, terminated, truncated, and then the measures that are real numbers."""
+    others: dict[str, Any]
+    """The other measures."""
+    places: tuple[Any, Any]
+    """Where bodies are, now and at the end of ended episodes; None in worlds that do not say so."""
+    names: tuple[str, ...] = eqx.field(static=True)
+    """The measures that are real numbers."""
+
+    def timestep(self) -> TimeStep:
+        """The timestep of one seed."""
+        reward, terminated, truncated, *measures = jnp.moveaxis(self.numbers, -1, 0)
+        ended = (terminated + truncated > 0).reshape(-1, *[1] * (self.obs.ndim - 1))
+        final_obs = jnp.where(ended, self.final_obs, self.obs)
+        info = dict(zip(self.names, measures, strict=True)) | self.others
+        return TimeStep(self.obs, reward, terminated > 0, truncated > 0, final_obs, info, *self.places)
+
+
 class HostCollector:
     """Collects in a host world, for all its seeds together. The arrays of a rollout hold until the next is begun."""
 
@@ -43,10 +68,11 @@ class HostCollector:
         self.host = host
         self.length = length
         self._buffer: Any = None
-        self._start = self._compiled(interaction.start)
+        self._zeros_of: dict[tuple[int, ...], Array] = {}
+        self._start = self._compiled(_started)
         self._noise = self._compiled(self._noise_of_all)
         self._older = self._compiled(older_frames)
-        self._relocated = self._compiled(interaction.relocated)
+        self._relocated = self._compiled(_relocated)
         self._ending = self._compiled(_ending)
         self._decide = jax.jit(self._decided)
         self._absorb = jax.jit(self._absorbed, donate_argnums=3)
@@ -55,7 +81,7 @@ class HostCollector:
 
     def start(self, agent: Agent, *, key: Key[Array, " S"]) -> Any:
         """Begins the first episode of every body: memories [S, B, …]. The world keeps its own state."""
-        return self._start(agent, self._on_device(self.host.reset(key)))
+        return self._start(agent, self._arrived(self.host.reset(key)))
 
     def collect(self, agent: Agent, memory: Any, *, key: Key[Array, " S"]) -> tuple[Any, Rollout]:
         """One rollout, continuing where the last ended: memories and rollout, both with an axis S."""
@@ -66,25 +92,25 @@ class HostCollector:
         waiting: list[Any] = [self._send(group, agent, memories[group], noise, 0) for group in groups]
         for index in range(self.length):
             for group in groups:
-                timestep = self._on_device(self.host.recv(group))
+                arrived = self._arrived(self.host.recv(group))
                 if index == group == 0:
-                    self._prepare_buffer(agent, waiting[group], timestep, older)
-                memories[group], waiting[group] = self._go_on(group, agent, waiting[group], timestep, noise, index)
+                    self._prepare_buffer(agent, waiting[group], arrived, older)
+                memories[group], waiting[group] = self._go_on(group, agent, waiting[group], arrived, noise, index)
         memory = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *memories)
         last_value, next_role = self._ending(agent, memory)
         return memory, jax.vmap(_rollout)(self._buffer, last_value, next_role)
 
-    def _go_on(self, group: int, agent: Agent, waiting: Pending, timestep: TimeStep, noise: Any, index: int):
+    def _go_on(self, group: int, agent: Agent, waiting: Pending, arrived: Arrived, noise: Any, index: int):
         """Takes in a step and sends the next: memories after the last step of a rollout, and what waits until then."""
         place, more = self._place(index, group), index + 1 < self.length
         if more and not agent.method.makes_requests:
-            turn = self._absorb_and_decide(agent, waiting, timestep, self._buffer, noise, place)
+            turn = self._absorb_and_decide(agent, waiting, arrived, self._buffer, noise, place)
             waiting, action, self._buffer = turn
             self.host.send(_rows(action), group)
             return None, waiting
-        memory, request, self._buffer = self._absorb(agent, waiting, timestep, self._buffer, place)
+        memory, request, self._buffer = self._absorb(agent, waiting, arrived, self._buffer, place)
         if agent.method.makes_requests:
-            seen = self._on_device(self.host.relocate(_rows(request), group))
+            seen = self._arrived(self.host.relocate(_rows(request), group))
             memory = self._relocated(agent, memory, request, seen)
         return (None, self._send(group, agent, memory, noise, index + 1)) if more else (memory, None)
 
@@ -94,10 +120,28 @@ class HostCollector:
         self.host.send(_rows(action), group)
         return waiting
 
-    def _on_device(self, timestep: TimeStep) -> TimeStep:
-        """A copy, with the axis S: the host writes over its arrays."""
-        split = jax.tree.map(lambda leaf: leaf.reshape(self.host.seeds, -1, *leaf.shape[1:]), timestep)
-        return jax.device_put(split, may_alias=False)
+    def _arrived(self, timestep: TimeStep) -> Arrived:
+        """A copy of the timestep with the axis S: the host writes over its arrays."""
+
+        def split(leaf: np.ndarray) -> np.ndarray:
+            return np.array(leaf).reshape(self.host.seeds, -1, *leaf.shape[1:])
+
+        real = sorted(name for name, value in timestep.info.items() if value.dtype == np.float32)
+        columns = (timestep.reward, timestep.terminated, timestep.truncated, *(timestep.info[name] for name in real))
+        numbers = split(np.stack([np.asarray(column, np.float32) for column in columns], axis=-1))
+        others = {name: split(np.asarray(value)) for name, value in timestep.info.items() if name not in real}
+        places = tuple(
+            None if each is None else split(np.asarray(each)) for each in (timestep.place, timestep.final_place)
+        )
+        obs = split(np.asarray(timestep.obs))
+        final_obs = split(np.asarray(timestep.final_obs)) if numbers[..., 1:3].any() else self._no_final_obs(obs)
+        return Arrived(obs, final_obs, numbers, others, places, tuple(real))
+
+    def _no_final_obs(self, obs: np.ndarray) -> Array:
+        """Zeros that are on the device already."""
+        if obs.shape not in self._zeros_of:
+            self._zeros_of[obs.shape] = jnp.zeros(obs.shape, obs.dtype)
+        return self._zeros_of[obs.shape]
 
     def _place(self, index: int, group: int) -> Place:
         return np.int32(index), np.int32(group * self.host.group_bodies)
@@ -125,38 +169,47 @@ class HostCollector:
 
         return over_seeds(one, self.host.seeds)(agent, memory, now)
 
-    def _recorded(self, agent: Agent, waiting: Pending, timestep: TimeStep):
+    def _recorded(self, agent: Agent, waiting: Pending, arrived: Arrived):
         """Memories, requests and the record of a step."""
 
-        def one(agent, waiting, timestep):
+        def one(agent, waiting, arrived):
+            timestep = arrived.timestep()
             memory, signal, final_value = interaction.absorb(agent, waiting.memory, waiting.decision, timestep)
             request = interaction.requests(agent, memory) if agent.method.makes_requests else None
             step = record_step(waiting.view, waiting.decision, timestep, signal, final_value, request)
             return memory, request, step
 
-        return over_seeds(one, self.host.seeds)(agent, waiting, timestep)
+        return over_seeds(one, self.host.seeds)(agent, waiting, arrived)
 
-    def _absorbed(self, agent: Agent, waiting: Pending, timestep: TimeStep, buffer: Any, place: Place):
-        memory, request, step = self._recorded(agent, waiting, timestep)
+    def _absorbed(self, agent: Agent, waiting: Pending, arrived: Arrived, buffer: Any, place: Place):
+        memory, request, step = self._recorded(agent, waiting, arrived)
         return memory, request, _written(buffer, step, place)
 
-    def _absorbed_and_decided(self, agent, waiting, timestep: TimeStep, buffer: Any, noise: Any, place: Place):
-        memory, _, buffer = self._absorbed(agent, waiting, timestep, buffer, place)
+    def _absorbed_and_decided(self, agent, waiting, arrived: Arrived, buffer: Any, noise: Any, place: Place):
+        memory, _, buffer = self._absorbed(agent, waiting, arrived, buffer, place)
         waiting, action = self._decided(agent, memory, noise, (place[0] + 1, place[1]))
         return waiting, action, buffer
 
     # The buffers.
 
-    def _prepare_buffer(self, agent: Agent, waiting: Pending, timestep: TimeStep, older: Any) -> None:
+    def _prepare_buffer(self, agent: Agent, waiting: Pending, arrived: Arrived, older: Any) -> None:
         """Makes the buffers, the first time, and puts the observations before the first step in front."""
         if self._buffer is None:
-            _, _, step = jax.eval_shape(self._recorded, agent, waiting, timestep)
+            _, _, step = jax.eval_shape(self._recorded, agent, waiting, arrived)
             lengths = jax.tree.map(lambda _: self.length, step) | {"frame": self.length + older.shape[1]}
             self._buffer = jax.tree.map(self._zeros, step, lengths)
         self._buffer = self._keep_older(self._buffer, older)
 
     def _zeros(self, leaf: jax.ShapeDtypeStruct, length: int) -> Array:
         return jnp.zeros((leaf.shape[0], length, self.host.bodies, *leaf.shape[2:]), leaf.dtype)
+
+
+def _started(agent: Agent, arrived: Arrived) -> Any:
+    return interaction.start(agent, arrived.timestep())
+
+
+def _relocated(agent: Agent, memory: Any, request: Int[Array, " b"], arrived: Arrived) -> Any:
+    return interaction.relocated(agent, memory, request, arrived.timestep())
 
 
 def _ending(agent: Agent, memory: Any) -> tuple[Any, Any]:

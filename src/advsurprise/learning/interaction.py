@@ -1,12 +1,13 @@
 """The two pure halves of a step around the world: decide before it moves, absorb after. Every loop is made of them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from advsurprise import tree
 from advsurprise.envs.base import if_any
@@ -151,9 +152,17 @@ def _mixed(agent: Agent, view: View, roles: Int[Array, " B"]):
     for index, name in enumerate(names):
         playing = roles == index
         policy = agent.policies[name]
-        mine = if_any(jnp.any(playing), lambda both: both[0](both[1]), lambda _: shapes_zero(shapes), (policy, view))
+        mine = _if_needed(
+            jnp.any(playing), lambda both: both[0](both[1]), lambda _: shapes_zero(shapes), (policy, view)
+        )
         chosen = jax.tree.map(lambda new, old, p=playing: jnp.where(p[:, None], new, old), mine, chosen)
     return chosen
+
+
+def _if_needed(needed: Bool[Array, ""], compute: Callable, leave: Callable, operand: Any) -> Any:
+    """What `compute` gives, which may be left where it is not needed. A GPU always computes it: to look whether it has
+    to, it would wait for the host, which takes longer than a small network."""
+    return if_any(needed, compute, leave, operand) if jax.default_backend() == "cpu" else compute(operand)
 
 
 def shapes_zero(shapes):
@@ -164,7 +173,7 @@ def shapes_zero(shapes):
 def _final_values(agent: Agent, within, timestep: TimeStep):
     """Values of final observations, computed only on steps that truncate some body."""
     cut = timestep.truncated & ~timestep.terminated
-    final = if_any(
+    final = _if_needed(
         jnp.any(cut),
         lambda both: values(both[0], both[1]),
         lambda both: shapes_zero(jax.eval_shape(values, *both)),
