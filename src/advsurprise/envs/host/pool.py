@@ -15,7 +15,7 @@ from advsurprise.envs.host import saved
 from advsurprise.envs.host.base import Host, as_timestep, check_sizes, seed_keys
 from advsurprise.envs.host.body import Maker
 from advsurprise.envs.host.shared import LOAD, NO_ACTION, RELOCATE, RESET, SAVE, STEP, Layout, Setup, pack, unpack
-from advsurprise.envs.host.workers import Death, WorkerDied, Workers, usable_cores
+from advsurprise.envs.host.workers import Death, WorkerDied, Workers, default_workers
 from advsurprise.errors import UserError
 from advsurprise.types import CONTINUE, RESTART, REWIND, EnvSpec, TimeStep
 
@@ -28,7 +28,7 @@ ALL = 255
 class BodyHost(Host):
     """Bodies of a world behind the host contract.
 
-    `workers` is the number of processes: None for one per core, 0 to step all bodies in this process, within `recv`.
+    `workers` is the number of processes: None for about one per core, 0 to step all bodies in this process, within `recv`.
     One that dies is replaced: the episodes of its bodies end as truncated where they were last seen.
     """
 
@@ -53,7 +53,7 @@ class BodyHost(Host):
         self._spec = spec
         rows = seeds * bodies
         layout = Layout(rows, spec.observation_shape, spec.observation_dtype, spec.info)
-        count = min(usable_cores() if workers is None else workers, rows)
+        count = min(default_workers() if workers is None else workers, rows)
         shares = _share_out(rows, groups, max(count, 1))
         setups = [Setup(*maker, layout, share) for share in shares]
         self._shares = [[np.asarray(own, int) for own in share] for share in shares]
