@@ -28,8 +28,8 @@ ALL = 255
 class BodyHost(Host):
     """Bodies of a world behind the host contract.
 
-    `workers` is the number of processes: None for about one per core, 0 to step all bodies in this process, within `recv`.
-    One that dies is replaced: the episodes of its bodies end as truncated where they were last seen.
+    `workers` is the number of processes: None for about one per core, 0 to step all bodies in this process, within
+    `recv`. One that dies is replaced: the episodes of its bodies end as truncated where they were last seen.
     """
 
     def __init__(
