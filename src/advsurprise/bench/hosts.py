@@ -9,7 +9,6 @@ apart        what raw stepping, policies in a world that takes no time, and lear
 
 import itertools
 import os
-import resource
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -108,7 +107,6 @@ def _row(cfg: RunConfig, updates: int, log: Callable[[str], None]) -> dict[str, 
 
 def _timed_row(loop: Hosted, cfg: RunConfig, updates: int, opened: float) -> dict[str, Any]:
     host, steps = loop.host, cfg.steps_per_update * len(cfg.seeds)
-    before = _memory()
     state = loop.init()
     state, compiled = _seconds(lambda: loop.update(state)[0])
     train, collect, learn, raw = [], [], [], []
@@ -120,6 +118,7 @@ def _timed_row(loop: Hosted, cfg: RunConfig, updates: int, opened: float) -> dic
         train.append(seconds)
         collect.append(loop.collect_seconds)
         learn.append(seconds - loop.collect_seconds)
+    memory = loop.learn_bytes(loop.restarted(state))
     still = statistics.median(still_seconds(loop, state, updates))
     rate = {
         name: steps / statistics.median(times)
@@ -141,7 +140,7 @@ def _timed_row(loop: Hosted, cfg: RunConfig, updates: int, opened: float) -> dic
         "fraction_of_apart": round(rate["train"] / apart, 4),
         "open_s": round(opened, 2),
         "first_update_s": round(compiled, 2),
-        "memory_bytes": _memory() - before,
+        "memory_bytes": memory,
         "raw_s": [round(each, 4) for each in raw],
         "train_s": [round(each, 4) for each in train],
     }
@@ -177,11 +176,6 @@ def _seconds(call: Callable[[], Any]) -> tuple[Any, float]:
     begun = time.perf_counter()
     result = jax.block_until_ready(call())
     return result, time.perf_counter() - begun
-
-
-def _memory() -> int:
-    """The most memory this process has had, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 HEAD = f"{'bodies':>7}{'raw':>10}{'inference':>11}{'train':>10}{'of raw':>8}{'apart':>10}{'of apart':>10}{'memory':>12}"

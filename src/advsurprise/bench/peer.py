@@ -28,7 +28,6 @@ class Clock(BaseCallback):
 
 
 if __name__ == "__main__":
-    import ale_py
     envs = VecFrameStack(make_atari_env(env_id, bodies, seed=0, vec_env_cls=SubprocVecEnv), 4)
     clock = Clock()
     model = PPO("CnnPolicy", envs, n_steps=rollout, batch_size=256, n_epochs=4)
@@ -50,7 +49,7 @@ def measure(env: str, *, bodies: int, rollout: int, log: Callable[[str], None]) 
         return None
     game = "".join(word.title() for word in env.removeprefix("atari/").split("-"))
     log(f"Stable-Baselines3's PPO in {game}NoFrameskip-v4, {bodies} bodies …")
-    words = [sys.executable, "-c", SCRIPT, f"{game}NoFrameskip-v4", str(bodies), str(rollout), str(UPDATES)]
+    words = [sys.executable, "-c", SCRIPT, f"ale_py:{game}NoFrameskip-v4", str(bodies), str(rollout), str(UPDATES)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         log(f"Stable-Baselines3 failed: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")

@@ -108,14 +108,25 @@ class Hosted:
         return _with_world(state, self.host.save()) if self.host.resumes else state
 
     def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
-        collect_key, learn_key = self._keys(state.key, state.update)
         replaced, begun = self.host.replaced, time.perf_counter()
-        memory, rollout = self._collector.collect(state.learner.agent, state.carry.memory, key=collect_key)
+        carry, rollout = self.collect(state)
         self.collect_seconds = time.perf_counter() - begun
+        learn_key = self._keys(state.key, state.update)[1]
         learner, metrics = self._learn(state.learner, rollout, state.update, learn_key)
         metrics["workers_replaced"] = jnp.full(len(self.cfg.seeds), float(self.host.replaced - replaced))
-        carry = Carry(memory, state.carry.world)
         return TrainState(learner, carry, state.update + 1, state.key), metrics
+
+    def collect(self, state: TrainState) -> tuple[Carry, Rollout]:
+        """The first half of an update: a rollout, without learning from it. It holds until the next one."""
+        collect_key = self._keys(state.key, state.update)[0]
+        memory, rollout = self._collector.collect(state.learner.agent, state.carry.memory, key=collect_key)
+        return Carry(memory, state.carry.world), rollout
+
+    def learn_bytes(self, state: TrainState) -> int:
+        """Bytes of memory that learning needs, the rollout and the learner before and after included."""
+        rollout, learn_key = self.collect(state)[1], self._keys(state.key, state.update)[1]
+        sizes: Any = self._learn.lower(state.learner, rollout, state.update, learn_key).compile().memory_analysis()
+        return sizes.argument_size_in_bytes + sizes.output_size_in_bytes + sizes.temp_size_in_bytes
 
     def agents(self, state: TrainState) -> list[Agent]:
         return agents_of(state)
