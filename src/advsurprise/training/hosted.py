@@ -77,8 +77,16 @@ class Hosted:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the host says of itself, and what resuming will do."""
-        anew = f"{self.host.spec.id} cannot be saved: a resumed run begins new episodes"
-        return self.host.notes if self.host.resumes else (*self.host.notes, anew)
+        world = self.host.spec.id
+        said = {
+            f"{world} cannot be saved: a resumed run begins new episodes": not self.host.resumes,
+            f"{world} cannot be rewound: {self.cfg.method} gets new episodes instead": self._cannot_rewind,
+        }
+        return (*self.host.notes, *(note for note, holds in said.items() if holds))
+
+    @property
+    def _cannot_rewind(self) -> bool:
+        return self.method.makes_requests and not self.host.rewinds
 
     def init(self) -> TrainState:
         keys = seed_keys(self.cfg.seeds)
