@@ -55,6 +55,8 @@ class EnvSpec(NamedTuple):
     """Length of an episode where it is fixed; 0 where it is not."""
     measures: tuple[Measure, ...]
     """What `TimeStep.info` holds, always all of it."""
+    action_names: tuple[str, ...] = ()
+    """What a person calls the actions; empty if they have no names."""
     truncates: bool = False
     """Whether an episode can be cut by the clock, so that final observations need a value."""
     places: tuple[int, ...] = ()

@@ -37,6 +37,7 @@ def list_envs() -> dict[str, str]:
     packages = [importlib.import_module(folder) for folder in FOLDERS]
     names = {module.name for package in packages for module in pkgutil.iter_modules(package.__path__)}
     worlds = [world for name in sorted(names) for world in _family(name).values()]
+    worlds.sort(key=lambda world: world.kind != "pure")
     return {world.id: world.description for world in worlds if not world.calibration}
 
 

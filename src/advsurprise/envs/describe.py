@@ -75,7 +75,7 @@ def _of_spec(spec: EnvSpec) -> dict[str, Any]:
         },
         "num_classes": spec.num_classes,
         "classes": None,
-        "actions": tuple(str(action) for action in range(spec.num_actions)),
+        "actions": spec.action_names or tuple(str(action) for action in range(spec.num_actions)),
         "noop": spec.noop,
         "first_role": spec.first_role or None,
         "max_steps": spec.max_steps,

@@ -73,6 +73,7 @@ def read_spec(game: str, **settings: Any) -> "EnvSpec":
             Measure(GAME_OVER, "whether the game is over"),
         ),
         truncates=True,
+        action_names=tuple(name.lower() for name in names),
         noop=names.index("NOOP") if "NOOP" in names else None,
         turn_steps=TURN_STEPS,
         density_shape=DENSITY_SHAPE,

@@ -70,7 +70,9 @@ def read_spec(scenario: str, **settings: Any) -> "EnvSpec":
 
 def spec(scenario: str, settings: DoomSettings) -> "EnvSpec":
     """What a learner must know of a scenario; reads its configuration and starts no game."""
-    buttons = configure(config_file(scenario)).get_available_buttons_size()
+    buttons = [
+        button.name.lower().replace("_", " ") for button in configure(config_file(scenario)).get_available_buttons()
+    ]
     from advsurprise.types import GAME_OVER, EnvSpec, Measure
 
     measures = (
@@ -88,9 +90,10 @@ def spec(scenario: str, settings: DoomSettings) -> "EnvSpec":
         observation_dtype="uint8",
         observation_kind="image",
         num_classes=0,
-        num_actions=len(presses(buttons, no_action=settings.no_action)),
+        num_actions=len(presses(len(buttons), no_action=settings.no_action)),
         max_steps=0,
         measures=measures,
+        action_names=("nothing", *buttons) if settings.no_action else tuple(buttons),
         truncates=True,
         noop=0 if settings.no_action else None,
         turn_steps=(("explore", 64), ("control", 128)),
