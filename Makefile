@@ -21,10 +21,10 @@ quickstart: $(STAMP)
 # Compiled programs are kept from one check to the next.
 check: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
 check: lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -q -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q -m "not slow"
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations 15
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 15
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -33,10 +33,7 @@ MANY_MAPS = 20_000
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Runs the tests of a file in one worker, which compiles for all of them, and files with slow tests first."""
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
+    """Runs files with slow tests first; one worker runs a file (`--dist loadfile`), and compiles for all its tests."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 

@@ -39,9 +39,7 @@ def _unchecked():
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
-@pytest.mark.parametrize(
-    "view", [pytest.param(view, marks=pytest.mark.xdist_group(f"view {view}")) for view in oracle.VIEWS]
-)
+@pytest.mark.parametrize("view", oracle.VIEWS)
 @pytest.mark.parametrize("world", rooms.WORLDS)
 def test_the_worlds_are_minigrid(world, view):
     row = oracle.compare(oracle.Task(world, {"view": view}, STEPS_EACH, seed=7))

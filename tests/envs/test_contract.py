@@ -28,12 +28,7 @@ WORLDS = {name: (id, {"max_steps": 20} | fields) for name, (id, fields) in WORLD
 BODIES = 6
 
 
-def _together(*names):
-    """Worlds as parameters: all tests of one run where its programs have been compiled."""
-    return [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in names]
-
-
-@pytest.fixture(params=_together(*sorted(WORLDS)))
+@pytest.fixture(params=sorted(WORLDS))
 def env(request):
     id, fields = WORLDS[request.param]
     return advsurprise.make(id, **fields)
@@ -148,7 +143,7 @@ def test_bodies_in_a_batch_are_bodies_alone(env, getkey):
 
 
 # The adapter is the same for all worlds: two represent them, one for each kind of end.
-@pytest.mark.parametrize("env", _together("rooms/door", "balls"), indirect=True)
+@pytest.mark.parametrize("env", ["rooms/door", "balls"], indirect=True)
 def test_the_host_contract_gives_the_same_episodes_for_the_same_seed(env):
     actions = np.random.default_rng(0).integers(0, env.spec.num_actions, (env.spec.max_steps + 2, BODIES))
     runs = []
@@ -228,7 +223,7 @@ def test_only_the_bodies_that_ended_begin_anew():
     assert (np.asarray(states.episodes)[..., -1] == ended.sum(-1)).all()
 
 
-@pytest.fixture(scope="module", params=_together("countdown", "balls"))
+@pytest.fixture(scope="module", params=["countdown", "balls"])
 def travelled(request):
     """Bodies before and after they were relocated, all at once: requests, and states as numpy."""
     if request.param == "countdown":

@@ -28,10 +28,6 @@ ROW = Devices(bodies=2)
 WHOLE = PartitionSpec()
 
 
-# All tests that look at the trained meshes run where they have been trained.
-pytestmark = pytest.mark.xdist_group("devices")
-
-
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_parts_put_together_are_the_whole(axis):
     x = jnp.arange(4 * 6 * 2.0).reshape(4, 6, 2)

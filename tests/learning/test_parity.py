@@ -23,8 +23,7 @@ from advsurprise.training.fused import Fused
 from advsurprise.training.hosted import Hosted
 from advsurprise.types import Rollout
 
-# What is compiled for one test is used by the next.
-pytestmark = [pytest.mark.xdist_group("parity"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 BODIES = 4
 TURNS = {"k_explore": 4, "k_control": 4}
 SMALL = {"max_steps": 12, "max_side": 5, "view": 5, "grid": 12}

@@ -30,8 +30,7 @@ FIELDS = {
     "task": {"stack": 2},
 }
 """Fields that differ from the defaults, so that every part of a method is at work."""
-# All tests of a method run where its programs have been compiled.
-METHODS = [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in methods.names()]
+METHODS = methods.names()
 BODIES = 4
 """Even, so that two devices share the fused loop of methods with two networks; the hosted one has a single device."""
 

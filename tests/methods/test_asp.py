@@ -38,8 +38,7 @@ STOP = 3
 """Added to an action: do it, then hand over."""
 BODIES = 5
 K = 0.01
-# What is compiled for one test is used by the next.
-pytestmark = [pytest.mark.xdist_group("asp"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def _line(max_steps, *, lights=4, starts=3, **fields):

@@ -93,7 +93,6 @@ def _wait_for_rows(run_folder: pathlib.Path, number: int, process, log: pathlib.
         time.sleep(0.002)
 
 
-@pytest.mark.xdist_group("subprocesses")
 def test_killed_and_resumed_a_run_ends_in_the_same_bytes(tmp_path, programs, loop):
     """Killed before its first checkpoint and after one, by a signal that no process can catch; the whole run is this
     process's own."""
@@ -113,7 +112,6 @@ def test_killed_and_resumed_a_run_ends_in_the_same_bytes(tmp_path, programs, loo
     assert _rows(killed) == _rows(whole)
 
 
-@pytest.mark.xdist_group("subprocesses")
 def test_a_stopped_command_saves_and_says_how_to_continue(tmp_path, programs):
     run_folder, log = tmp_path / "run", tmp_path / "log"
     process = _start(programs, log, "train", *WORDS, "--steps", "10M", "--out", str(run_folder))
