@@ -95,7 +95,7 @@ def test_training_changes_what_it_should_and_logs_numbers(name):
         assert all(np.isfinite(value).all() for value in metrics.values())
 
 
-@pytest.mark.parametrize("name", [param for param in METHODS if param.values[0] in ("asp", "random")])
+@pytest.mark.parametrize("name", ["asp", "random"])
 def test_frozen_policies_play(name):
     loop, states, _ = _trained(name)
     [agent] = loop.agents(states[-1])
