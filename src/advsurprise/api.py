@@ -16,6 +16,7 @@ from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.envs.base import AbstractEnv
 from advsurprise.errors import UserError
 from advsurprise.evaluation.play import CHUNK, play, play_host
+from advsurprise.evaluation.player import AgentPlayer
 from advsurprise.evaluation.statistics import Estimate, pooled, summarise
 from advsurprise.learning import devices
 from advsurprise.learning.host_collect import HostCollector
@@ -74,6 +75,10 @@ class Trained:
                 players: dict[str, Player] = dict(zip(method.roles, chosen, strict=True))
                 rows.append({**players, "measures": self._estimates(world, players, episodes, seeds)})
         return rows
+
+    def player(self, role: str | None = None, *, index: int = 0, greedy: bool = False, seed: int = 0) -> AgentPlayer:
+        """The agent of the training seed number `index` for a loop of your own; with `role`, that role alone acts."""
+        return AgentPlayer(self.agents[index], role=role, greedy=greedy, seed=seed)
 
     def _estimates(
         self, world: AbstractEnv | HostCollector, players: dict[str, Player], episodes: int, seeds: int
