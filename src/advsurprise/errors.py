@@ -18,6 +18,10 @@ class MissingExtra(UserError):
     exit_code = 3
 
 
+class WorldWarning(RuntimeWarning):
+    """Something went wrong in a world, and training goes on without it: one sentence."""
+
+
 def check(rules: Iterable[tuple[bool, str]], *, subject: str = "") -> None:
     """Refuses a configuration with the sentence of the first rule that does not hold."""
     for holds, sentence in rules:

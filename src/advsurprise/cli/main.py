@@ -7,6 +7,7 @@ is loaded. With `--json` a verb prints exactly one JSON object on standard outpu
 import gc
 import os
 import sys
+import warnings
 from typing import Annotated
 
 import tyro
@@ -15,7 +16,7 @@ from tyro.conf import OmitSubcommandPrefixes, subcommand
 from advsurprise import __version__
 from advsurprise.cli.bench import Bench
 from advsurprise.cli.verbs import CheckEnv, Doctor, Envs, Eval, Methods, Plot, Resume, Theory, Train
-from advsurprise.errors import UserError
+from advsurprise.errors import UserError, WorldWarning
 
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
 """For Python's garbage collector: with its 700 it takes half a second of the five that a run needs to begin."""
@@ -39,7 +40,11 @@ def main(words: list[str] | None = None) -> None:
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     try:
         try:
-            _run(sys.argv[1:] if words is None else words)
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning
+                # Python would not show a sentence a second time.
+                warnings.simplefilter("always", WorldWarning)
+                _run(sys.argv[1:] if words is None else words)
         finally:
             sys.stdout.flush()
     except UserError as error:
@@ -52,6 +57,12 @@ def main(words: list[str] | None = None) -> None:
         # The reader closed the pipe, as `head` does; what is left in the buffer must not fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
+
+
+def _show_warning(message: Warning | str, *_: object) -> None:
+    """Prints a warning as a line without the place in the code, over a progress line if there is one."""
+    clear = "\r\x1b[2K" if sys.stderr.isatty() else ""
+    print(f"{clear}advsurprise: {' '.join(str(message).split())}", file=sys.stderr, flush=True)
 
 
 def _run(words: list[str]) -> None:

@@ -86,7 +86,11 @@ def train(
         state, done, last = run.state, run.done, {}
         while done < cfg.updates and not stop:
             begun = time.perf_counter()
-            state, values = jax.block_until_ready(run.loop.update(state))
+            try:
+                state, values = jax.block_until_ready(run.loop.update(state))
+            except UserError:
+                save_without_worlds(folder, cfg, done, state, log)
+                raise
             done += 1
             rows = metric_rows(values, cfg, done, time.perf_counter() - begun)
             check_finite(rows, folder)
@@ -156,6 +160,15 @@ def restore(loop: Loop, folder: pathlib.Path, log: Log) -> tuple[TrainState, int
 def save(folder: pathlib.Path, cfg: RunConfig, number: int, state: TrainState) -> None:
     """Writes a checkpoint after update `number`."""
     checkpoint.save(folder / CHECKPOINTS, number, state, {"config": cfg.as_dict()})
+
+
+def save_without_worlds(folder: pathlib.Path, cfg: RunConfig, number: int, state: TrainState, log: Log) -> None:
+    """Writes a checkpoint after update `number` of a run whose world failed in the next, unless there is one."""
+    record, _ = checkpoint.newest_good(folder / CHECKPOINTS)
+    saved = checkpoint.read_record(record)["step"] if record else 0
+    if number > saved:
+        save(folder, cfg, number, state)
+        log(f"saved update {number} of {folder}; resumed, it begins new episodes")
 
 
 def load_agents(folder: pathlib.Path) -> tuple[RunConfig, list[Agent], int]:

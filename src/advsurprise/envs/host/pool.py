@@ -16,7 +16,7 @@ from advsurprise.envs.host.base import Host, as_timestep, check_sizes, seed_keys
 from advsurprise.envs.host.body import Maker
 from advsurprise.envs.host.shared import LOAD, NO_ACTION, RELOCATE, RESET, SAVE, STEP, Layout, Setup, pack, unpack
 from advsurprise.envs.host.workers import Death, WorkerDied, Workers, default_workers
-from advsurprise.errors import UserError
+from advsurprise.errors import UserError, WorldWarning
 from advsurprise.types import CONTINUE, RESTART, REWIND, EnvSpec, TimeStep
 
 MAX_DEATHS = 3
@@ -263,7 +263,7 @@ class BodyHost(Host):
         rows = np.concatenate(self._shares[index]).tolist()
         self._lost[rows] = True
         bodies = f"{len(rows)} bodies" if len(rows) > 1 else "1 body"
-        warnings.warn(f"{who} died ({death}); its {bodies} began new episodes", RuntimeWarning, stacklevel=5)
+        warnings.warn(f"{who} died ({death}); its {bodies} began new episodes", WorldWarning, stacklevel=5)
 
     def _begin_anew(self, index: int) -> None:
         """Starts a new worker, and episodes that were never seen."""
