@@ -184,7 +184,7 @@ def _kill_in_the_middle(command: list[str], folder: pathlib.Path, rows: int, log
 
 @pytest.mark.parametrize(("env", "method"), RESUMED)
 def test_killed_in_the_middle_of_games_a_run_goes_on_to_the_bit(env, method, tmp_path):
-    """Ten steps to a game and eight to a rollout: games are under way at every checkpoint, and none is as long as a turn."""
+    """Ten steps to a game and eight to a rollout: at every checkpoint games and turns are under way."""
     loop, whole, killed = _loop(env, method), tmp_path / "whole", tmp_path / "killed"
     cfg = dataclasses.replace(_config(env, method), steps=16 * 12, save_every=3)
     run.train(cfg, whole, loop=loop)
@@ -196,3 +196,14 @@ def test_killed_in_the_middle_of_games_a_run_goes_on_to_the_bit(env, method, tmp
     assert any(line.startswith("continuing from update ") for line in lines)
     assert _tensors(killed) == _tensors(whole)
     assert _rows(killed) == _rows(whole)
+
+
+@pytest.mark.xdist_group("doom/take-cover")
+def test_a_checkpoint_without_worlds_goes_on_with_new_episodes(tmp_path):
+    """As it is written when a world has failed for good."""
+    loop = _loop("doom/take-cover", "random")
+    state, _ = loop.update(loop.init())
+    run.save_without_worlds(tmp_path, loop.cfg, 1, state, print)
+    state, done = run.restore(loop, tmp_path, print)
+    _, measured = loop.update(state)
+    assert (done, float(measured["episodes"][0])) == (1, 0.0), "games of 11 steps went on after their eighth"

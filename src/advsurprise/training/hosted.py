@@ -98,8 +98,8 @@ class Hosted:
         return state_shapes(self.cfg, self.host.spec)
 
     def resumed(self, state: TrainState) -> TrainState:
-        """Goes on where the worlds were, if they can and were saved; else with new episodes, to which the last rollout's
-        end does not lead."""
+        """Goes on where the worlds were, if that was saved; else with new episodes, to which the last rollout's end
+        does not lead."""
         if self.host.resumes and state.carry.world.size:
             self.host.load(np.asarray(state.carry.world))
             return _with_world(state, np.zeros(0, np.uint8))

@@ -157,7 +157,7 @@ def test_a_new_episode_begins_within_the_step_that_ended_the_last():
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_relocation(workers):
-    with _open(workers=workers) as host:
+    with _open(workers=workers, groups=2) as host:
         _reset(host, OTHER_KEYS)
         # The other group's step may be under way.
         _send(host, 1, RIGHT)
@@ -192,7 +192,7 @@ def test_bodies_that_leave_python_step_at_the_same_time():
 
 @pytest.mark.parametrize("action", [np.full(4, 5), np.full(4, -1), np.zeros(8, int)])
 def test_invalid_actions_are_refused_and_nothing_is_sent(action):
-    with _open(workers=0) as host:
+    with _open(workers=0, groups=2) as host:
         _reset(host)
         with pytest.raises(UserError, match="actions must be 4 whole numbers from 0 to 4"):
             host.send(action, 0)
