@@ -7,6 +7,7 @@ While one group's worlds step on other cores, the other group's policies are com
 in front, one entry per seed. A rollout is written into buffers that are made once.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -122,10 +123,7 @@ class HostCollector:
 
     def _arrived(self, timestep: TimeStep) -> Arrived:
         """A copy of the timestep with the axis S: the host writes over its arrays."""
-
-        def split(leaf: np.ndarray) -> np.ndarray:
-            return np.array(leaf).reshape(self.host.seeds, -1, *leaf.shape[1:])
-
+        split = functools.partial(_by_seed, seeds=self.host.seeds)
         real = sorted(name for name, value in timestep.info.items() if value.dtype == np.float32)
         columns = (timestep.reward, timestep.terminated, timestep.truncated, *(timestep.info[name] for name in real))
         numbers = split(np.stack([np.asarray(column, np.float32) for column in columns], axis=-1))
@@ -202,6 +200,11 @@ class HostCollector:
 
     def _zeros(self, leaf: jax.ShapeDtypeStruct, length: int) -> Array:
         return jnp.zeros((leaf.shape[0], length, self.host.bodies, *leaf.shape[2:]), leaf.dtype)
+
+
+def _by_seed(rows: np.ndarray, *, seeds: int) -> np.ndarray:
+    """A copy of the rows of all bodies with the axis S."""
+    return np.array(rows).reshape(seeds, -1, *rows.shape[1:])
 
 
 def _started(agent: Agent, arrived: Arrived) -> Any:
