@@ -128,12 +128,12 @@ class HostCollector:
         columns = (timestep.reward, timestep.terminated, timestep.truncated, *(timestep.info[name] for name in real))
         numbers = split(np.stack([np.asarray(column, np.float32) for column in columns], axis=-1))
         others = {name: split(np.asarray(value)) for name, value in timestep.info.items() if name not in real}
-        places = tuple(
+        place, final_place = (
             None if each is None else split(np.asarray(each)) for each in (timestep.place, timestep.final_place)
         )
         obs = split(np.asarray(timestep.obs))
         final_obs = split(np.asarray(timestep.final_obs)) if numbers[..., 1:3].any() else self._no_final_obs(obs)
-        return Arrived(obs, final_obs, numbers, others, places, tuple(real))
+        return Arrived(obs, final_obs, numbers, others, (place, final_place), tuple(real))
 
     def _no_final_obs(self, obs: np.ndarray) -> Array:
         """Zeros that are on the device already."""
