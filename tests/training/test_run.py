@@ -129,6 +129,7 @@ class Signals:
     def __init__(self, loop, update: int, number: int):
         self.loop, self.at, self.number = loop, update, number
         self.init, self.like, self.resumed, self.agents = loop.init, loop.like, loop.resumed, loop.agents
+        self.saved, self.notes = loop.saved, loop.notes
 
     def update(self, state):
         state, metrics = self.loop.update(state)
@@ -278,6 +279,7 @@ def test_a_damaged_configuration_is_refused_with_a_sentence(tmp_path):
 def test_losses_that_are_not_finite_stop_the_run_and_keep_the_last_good_checkpoint(tmp_path, loop):
     class Breaks:
         init, like, resumed, agents = loop.init, loop.like, loop.resumed, loop.agents
+        saved, notes = loop.saved, loop.notes
 
         def update(self, state):
             state, metrics = loop.update(state)
