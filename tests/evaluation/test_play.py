@@ -84,15 +84,15 @@ class UnequalHost(Host):
         self.time[:] = 0
         return self._timestep(self.time.copy(), np.zeros(2, bool))
 
-    def send(self, action) -> None:
+    def send(self, action, group=0) -> None:
         self.time += 1
 
-    def recv(self) -> TimeStep:
+    def recv(self, group=0) -> TimeStep:
         time, over = self.time.copy(), self.time == self.lengths
         self.time[over] = 0
         return self._timestep(time, over)
 
-    def relocate(self, request) -> TimeStep:
+    def relocate(self, request, group=0) -> TimeStep:
         raise NotImplementedError
 
     def close(self) -> None:

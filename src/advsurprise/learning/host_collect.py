@@ -204,7 +204,7 @@ class HostCollector:
 
 def _by_seed(rows: np.ndarray, *, seeds: int) -> np.ndarray:
     """A copy of the rows of all bodies with the axis S."""
-    return np.array(rows).reshape(seeds, -1, *rows.shape[1:])
+    return np.array(rows).reshape(seeds, len(rows) // seeds, *rows.shape[1:])
 
 
 def _started(agent: Agent, arrived: Arrived) -> Any:

@@ -120,4 +120,5 @@ def _relocate_jit(env: AbstractEnv, keys: Key[Array, "S b 3"], first: Any, state
 
 def _rows(timestep: TimeStep) -> TimeStep:
     """One row per body, seed by seed, in numpy."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]), timestep)
+    # In numbers: of an array without entries, such as the place of a world that has none, -1 would not be known.
+    return jax.tree.map(lambda leaf: np.asarray(leaf).reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:]), timestep)
