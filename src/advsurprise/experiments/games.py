@@ -3,7 +3,7 @@
     python -m advsurprise.experiments.games atari/freeway --out runs/freeway --steps 1M --seeds 0..2
 
 Every method is a run of its own in the folder, which is continued if it is there, so the command can be given again.
-`rows.csv` has the curves in bins, `scores.json` what 30 whole games of each training seed gave: sampled, greedy, random.
+`rows.csv` has the curves in bins, `scores.json` the scores of whole games: sampled, greedy, random.
 """
 
 import csv
