@@ -5,7 +5,7 @@ A world says how an episode begins and how a step changes its state; `reset` and
 
 import abc
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import equinox as eqx
 import jax
@@ -29,6 +29,23 @@ class Outcome(eqx.Module):
     reward: Float[Array, ""]
     terminated: Bool[Array, ""]
     truncated: Bool[Array, ""]
+
+
+class Scene(eqx.Module):
+    """A state of a world of tiles, as far as a picture of it goes. Tiles are numbers into `AbstractEnv.tile_shapes`."""
+
+    tiles: UInt8[Array, "columns rows"]
+    """The tile in every cell."""
+    seen: Bool[Array, "columns rows"]
+    """Cells that the body sees."""
+    column: Int[Array, ""]
+    """The body's column."""
+    row: Int[Array, ""]
+    """The body's row, downwards."""
+    direction: Int[Array, ""]
+    """Where the body faces: 0 right, 1 down, 2 left, 3 up."""
+    held: UInt8[Array, ""]
+    """The tile of what the body carries; that of an empty cell if nothing."""
 
 
 class AbstractEnv(eqx.Module, Generic[State]):
@@ -80,6 +97,25 @@ class AbstractEnv(eqx.Module, Generic[State]):
     def draw(self, state: State) -> UInt8[np.ndarray, "rows columns 3"]:
         """A picture of `state`, for a person; not every world has one."""
         raise UserError(f"{self.spec.id} has no picture")
+
+    def scene(self, state: State) -> Scene | None:
+        """The tiles of `state`; None in a world that is not made of tiles."""
+        return None
+
+    @property
+    def tile_shapes(self) -> tuple[tuple[Any, ...], ...]:
+        """For each tile of a scene its name and then the shapes that it is drawn with (`grid.render.shapes`)."""
+        return ()
+
+    @property
+    def own_cell(self) -> tuple[int, int] | None:
+        """Column and row of a view in which the body itself stands, facing up; None if it is not in its view."""
+        return None
+
+    def tiles_of(self, obs: Shaped[np.ndarray, "*n"]) -> UInt8[np.ndarray, "..."] | None:
+        """Tiles that show observations of one body, axes [*n, column, row]; None in a world that is not made of
+        tiles."""
+        return None
 
     def reset(self, *, key: PRNGKeyArray) -> tuple[State, TimeStep]:
         """Begins the first episode."""

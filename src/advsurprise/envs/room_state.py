@@ -1,7 +1,8 @@
 """The state of a room world, and what is measured of it."""
 
 import equinox as eqx
-from jaxtyping import Array, Bool, Int, UInt8, UInt32
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, UInt8, UInt32
 
 from advsurprise.types import Measure
 
@@ -66,3 +67,8 @@ class RoomState(eqx.Module):
 
 COUNTED = ("visited", "visited_life", "uses", "restarts", "dark_steps")
 """Parts of a state that count what happened, in the episode or in the life: rewinding leaves them as they are."""
+
+
+def share(holds: Bool[Array, " n"]) -> Float[Array, ""]:
+    """Fraction of entries that hold; 0 if there are none."""
+    return jnp.sum(holds, dtype=jnp.float32) / max(holds.shape[0], 1)

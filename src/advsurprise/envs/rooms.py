@@ -11,15 +11,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped, UInt8, UInt32
+from jaxtyping import Array, Bool, Int, PRNGKeyArray, Shaped, UInt8, UInt32
 
-from advsurprise.envs.base import AbstractEnv, Outcome
-from advsurprise.envs.room_state import COUNTED, MEASURES, RoomState
+from advsurprise.envs.base import AbstractEnv, Outcome, Scene
+from advsurprise.envs.room_state import COUNTED, MEASURES, RoomState, share
 from advsurprise.envs.settings import check_rooms
 from advsurprise.envs.world import pure_worlds
 from advsurprise.errors import UserError, nearest
 from advsurprise.grid import actions, balls, chain, geometry, layout, tiles, view
-from advsurprise.grid.lights import below
+from advsurprise.grid.lights import below, uniform
 from advsurprise.types import EnvSpec
 
 
@@ -100,9 +100,21 @@ class RoomWorld(AbstractEnv[RoomState]):
         return () if self.encoding == "symbolic" else self.classes
 
     def draw(self, state: RoomState) -> UInt8[np.ndarray, "rows columns 3"]:
-        from advsurprise.envs.picture import draw
+        return _picture().draw(self, state)
 
-        return draw(self, state)
+    def scene(self, state: RoomState) -> Scene:
+        return _picture().scene(self, state)
+
+    @property
+    def tile_shapes(self) -> tuple[tuple[Any, ...], ...]:
+        return _picture().tile_shapes()
+
+    @property
+    def own_cell(self) -> tuple[int, int]:
+        return self.view // 2, self.view - 1
+
+    def tiles_of(self, obs: Shaped[np.ndarray, "*n"]) -> UInt8[np.ndarray, "..."]:
+        return _picture().tiles_of(self, obs)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -246,8 +258,8 @@ class RoomWorld(AbstractEnv[RoomState]):
             "restarts": state.restarts,
             "dark_steps": state.dark_steps,
             "in_dark": in_dark,
-            "doors_closed": _share(closed),
-            "doors_locked": _share(locked),
+            "doors_closed": share(closed),
+            "doors_locked": share(locked),
             "shut_in": in_dark & jnp.all(closed),
             "locked_in": in_dark & jnp.all(locked),
             "room": room,
@@ -279,7 +291,7 @@ class RoomWorld(AbstractEnv[RoomState]):
     def _draw_kinds(self, bits: UInt32[Array, " rooms"]) -> Bool[Array, " rooms"]:
         if self.kinds:
             return jnp.asarray([kind == "noisy" for kind in self.kinds])
-        return _uniform(bits) < self.noisy
+        return uniform(bits) < self.noisy
 
     def _objects(
         self,
@@ -346,14 +358,11 @@ def _name_bits(bits: UInt32[Array, " n"], rooms: int) -> dict[str, Array]:
     return {"kinds": kinds, "doors": doors, "boxes": boxes, "slots": slots, "direction": rest[-1:]}
 
 
-def _uniform(bits: UInt32[Array, " n"]) -> Float[Array, " n"]:
-    """Uniform in [0, 1) from the upper 24 bits."""
-    return (bits >> 8).astype(jnp.float32) * jnp.float32(2.0**-24)
+def _picture() -> Any:
+    """Drawing, imported when it is needed: it knows this module."""
+    from advsurprise.envs import picture
 
-
-def _share(holds: Bool[Array, " n"]) -> Float[Array, ""]:
-    """Fraction of entries that hold; 0 if there are none."""
-    return jnp.sum(holds, dtype=jnp.float32) / max(holds.shape[0], 1)
+    return picture
 
 
 _PAIR = {"rooms": 2, "kinds": ("noisy", "dark"), "doors": "open"}

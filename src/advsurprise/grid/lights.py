@@ -5,7 +5,7 @@ are looked at cost anything, and a room is stilled by keeping its word.
 """
 
 import jax.numpy as jnp
-from jaxtyping import Array, Int, UInt8, UInt32
+from jaxtyping import Array, Float, Int, UInt8, UInt32
 
 from advsurprise.grid import tiles
 
@@ -17,6 +17,11 @@ def below(bits, limit):
     """
     high, low = bits >> 16, bits & 0xFFFF
     return (high * limit + ((low * limit) >> 16)) >> 16
+
+
+def uniform(bits: UInt32[Array, " n"]) -> Float[Array, " n"]:
+    """Uniform in [0, 1) from the upper 24 bits."""
+    return (bits >> 8).astype(jnp.float32) * jnp.float32(2.0**-24)
 
 
 def mix(word: UInt32[Array, "..."]) -> UInt32[Array, "..."]:

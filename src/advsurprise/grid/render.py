@@ -1,6 +1,7 @@
 """Pictures of a grid in MiniGrid's style: numpy only, tiles drawn once and kept."""
 
 import functools
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, UInt8
@@ -57,6 +58,35 @@ def tile(code: int, facing: int | None, highlighted: bool, size: int) -> UInt8[n
     return pixels.clip(0, 255).astype(np.uint8)
 
 
+def shapes(code: int) -> tuple[tuple[Any, ...], ...]:
+    """What a cell is drawn with, in order, for whoever draws it elsewhere: rectangles ("r", left, right, top, bottom,
+    colour) and discs ("c", x, y, radius, colour), in fractions of the cell's side."""
+    kind, colour, state = (int(i) for i in tiles.SYMBOL_OF[code])
+    painter, sketch = PAINTERS.get(NAME_OF_TYPE[kind]), Sketch()
+    if painter is not None:
+        painter(sketch, RGB[colour], state)
+    return tuple(sketch.shapes)
+
+
+class Sketch:
+    """Keeps the shapes that a painter draws, instead of painting them."""
+
+    def __init__(self):
+        self.shapes: list[tuple[Any, ...]] = []
+
+    def rectangle(self, left, right, top, bottom, colour) -> None:
+        """Keeps a rectangle."""
+        self.shapes.append(("r", left, right, top, bottom, _hex(colour)))
+
+    def circle(self, x, y, radius, colour) -> None:
+        """Keeps a disc."""
+        self.shapes.append(("c", x, y, radius, _hex(colour)))
+
+
+def _hex(colour) -> str:
+    return "#" + "".join(f"{int(part):02x}" for part in colour)
+
+
 class Canvas:
     """A square picture addressed in fractions of its side."""
 
@@ -83,15 +113,15 @@ class Canvas:
         self.pixels[(along >= 0.12) & (np.abs(across) <= 0.31 * (0.87 - along) / 0.75)] = colour
 
 
-def _wall(canvas: Canvas, colour, state: int) -> None:
+def _wall(canvas: Canvas | Sketch, colour, state: int) -> None:
     canvas.rectangle(0, 1, 0, 1, colour)
 
 
-def _floor(canvas: Canvas, colour, state: int) -> None:
+def _floor(canvas: Canvas | Sketch, colour, state: int) -> None:
     canvas.rectangle(0.031, 1, 0.031, 1, colour / 2)
 
 
-def _door(canvas: Canvas, colour, state: int) -> None:
+def _door(canvas: Canvas | Sketch, colour, state: int) -> None:
     if state == tiles.OPEN:
         canvas.rectangle(0.88, 1, 0, 1, colour)
         canvas.rectangle(0.92, 0.96, 0.04, 0.96, BLACK)
@@ -107,7 +137,7 @@ def _door(canvas: Canvas, colour, state: int) -> None:
     canvas.circle(0.75, 0.5, 0.08, colour)
 
 
-def _key(canvas: Canvas, colour, state: int) -> None:
+def _key(canvas: Canvas | Sketch, colour, state: int) -> None:
     canvas.rectangle(0.50, 0.63, 0.31, 0.88, colour)
     canvas.rectangle(0.38, 0.50, 0.59, 0.66, colour)
     canvas.rectangle(0.38, 0.50, 0.81, 0.88, colour)
@@ -115,17 +145,17 @@ def _key(canvas: Canvas, colour, state: int) -> None:
     canvas.circle(0.56, 0.28, 0.064, BLACK)
 
 
-def _ball(canvas: Canvas, colour, state: int) -> None:
+def _ball(canvas: Canvas | Sketch, colour, state: int) -> None:
     canvas.circle(0.5, 0.5, 0.31, colour)
 
 
-def _box(canvas: Canvas, colour, state: int) -> None:
+def _box(canvas: Canvas | Sketch, colour, state: int) -> None:
     canvas.rectangle(0.12, 0.88, 0.12, 0.88, colour)
     canvas.rectangle(0.18, 0.82, 0.18, 0.82, BLACK)
     canvas.rectangle(0.16, 0.84, 0.47, 0.53, colour)
 
 
-def _switch(canvas: Canvas, colour, state: int) -> None:
+def _switch(canvas: Canvas | Sketch, colour, state: int) -> None:
     canvas.rectangle(0.2, 0.8, 0.2, 0.8, LINE)
     canvas.circle(0.5, 0.5, 0.2, colour)
 
