@@ -19,6 +19,7 @@ from advsurprise.learning.density import AbstractDensity
 from advsurprise.learning.fit import FitResult
 from advsurprise.learning.stats import RunningMoments, scale, update_moments
 from advsurprise.methods.base import (
+    LOG_PROBABILITY,
     SCORED_SURPRISE,
     AbstractMethod,
     DensityMemory,
@@ -180,6 +181,10 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     def measure(self, rollout: Rollout) -> dict[str, Measured]:
         signal: Signal = rollout.signal
         return {SCORED_SURPRISE.name: Measured(signal.surprise, signal.scored)}
+
+    def trace(self, learnt: RunningMoments, rollout: Rollout) -> dict[str, Measured]:
+        signal: Signal = rollout.signal
+        return {LOG_PROBABILITY: Measured(-signal.surprise, signal.scored)}
 
     def learn(
         self, learnt: RunningMoments, rollout: Rollout, fitted: dict[str, FitResult]

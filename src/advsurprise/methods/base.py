@@ -31,6 +31,8 @@ SCORED_SURPRISE = Measure(
     "scored_surprise", "surprise of scored steps (nats, the method's own model)", short="scored", shown=True
 )
 """−log p_θ(o) on the steps a method scores, under the model it scores them with."""
+LOG_PROBABILITY = "log-probability of what was seen (nats)"
+"""log p_θ(o) on every step, in a replay."""
 
 
 class Empty(eqx.Module):
@@ -159,6 +161,11 @@ class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
 
     def measure(self, rollout: Rollout) -> dict[str, Measured]:
         """The method's own measures of a rollout, by the names in `measures`."""
+        return {}
+
+    def trace(self, learnt: Learnt, rollout: Rollout) -> dict[str, Measured]:
+        """What a replay draws of each step besides rewards and values, by what a person calls it. Steps that count are
+        those from which the method makes its reward."""
         return {}
 
 

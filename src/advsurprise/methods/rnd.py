@@ -22,7 +22,7 @@ from advsurprise.learning.images import numbers
 from advsurprise.learning.networks import Dense, Layers, blank_view, image_layers, make_torso
 from advsurprise.learning.stats import RunningMoments, discounted_return, scale, update_moments
 from advsurprise.methods.base import AbstractMethod, Clock, first_clock, one_stream, plain_score, plain_view, tick
-from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
+from advsurprise.types import EnvSpec, Measured, Rollout, Score, TimeStep, View
 
 INPUT_EPS = 1e-6
 """Added to the variance of an input's entry: many never change in room worlds."""
@@ -191,6 +191,10 @@ class RND(AbstractMethod[Learnt, Clock]):
         if self.extrinsic:
             parts.append(plain_score(rollout, jnp.clip(rollout.reward, -1.0, 1.0), self.gamma_extrinsic))
         return learnt, {"agent": side_by_side(parts)}
+
+    def trace(self, learnt: Learnt, rollout: Rollout) -> dict[str, Measured]:
+        error = self.errors(learnt, rollout.signal.obs)
+        return {"prediction error (before scaling)": Measured(error, jnp.ones(error.shape, bool))}
 
     @property
     def networks(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from advsurprise.learning.density import AbstractDensity
 from advsurprise.learning.fit import FitResult
 from advsurprise.learning.stats import RunningMoments, scale, update_moments
 from advsurprise.methods.base import (
+    LOG_PROBABILITY,
     SCORED_SURPRISE,
     AbstractMethod,
     DensityMemory,
@@ -144,6 +145,10 @@ class Smirl(AbstractMethod[RunningMoments, DensityMemory]):
     def measure(self, rollout: Rollout) -> dict[str, Measured]:
         signal: Signal = rollout.signal
         return {SCORED_SURPRISE.name: Measured(-signal.log_prob, signal.scored)}
+
+    def trace(self, learnt: RunningMoments, rollout: Rollout) -> dict[str, Measured]:
+        signal: Signal = rollout.signal
+        return {LOG_PROBABILITY: Measured(signal.log_prob, signal.scored)}
 
     def learn(
         self, learnt: RunningMoments, rollout: Rollout, fitted: dict[str, FitResult]

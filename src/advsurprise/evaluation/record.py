@@ -1,0 +1,295 @@
+"""Episodes of frozen policies recorded step by step, as plain arrays: what a replay shows, and nothing that it draws.
+
+A step is recorded with the state in which it was decided. Pure worlds also tell the state that the last step led to,
+so an episode of T steps has T + 1 states there and T in host worlds.
+"""
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, PRNGKeyArray, Shaped
+
+from advsurprise.envs.base import AbstractEnv, Outcome, Scene
+from advsurprise.envs.host.base import Host
+from advsurprise.evaluation.play import CHUNK
+from advsurprise.learning.collect import ScanCollector
+from advsurprise.learning.devices import quickest_compile
+from advsurprise.learning.host_collect import HostCollector
+from advsurprise.learning.interaction import Agent
+from advsurprise.types import OVER_TIME, EnvSpec, Measured, Rollout, Score, Views
+
+LIMIT = 512
+"""Most steps of an episode that are recorded, unless episodes have a fixed length below it."""
+BEFORE = "replay/before/"
+"""What the names in `TimeStep.info` begin with that hold the state before the step, leaf by leaf."""
+
+
+class Episode(NamedTuple):
+    """One episode of T steps, in N states: T, or T + 1 where the last is known."""
+
+    role: np.ndarray
+    """Which role acted, [T]."""
+    action: np.ndarray
+    """What it did, [T]."""
+    logits: np.ndarray
+    """Its preferences, [T, A]."""
+    value: np.ndarray
+    """Its value of what it saw, per stream, [T, V]."""
+    reward: dict[str, np.ndarray]
+    """Each role's reward per stream, [T, V]; nan on steps of other roles, and where it is not settled yet."""
+    earned: np.ndarray
+    """The world's own reward, [T]."""
+    trace: dict[str, Measured]
+    """`AbstractMethod.trace`, [T]."""
+    features: np.ndarray
+    """What the density model says before each step, [T, *entries, k]; k = 0 without a model."""
+    obs: np.ndarray
+    """What the body saw, [N, *observation]."""
+    measures: dict[str, np.ndarray]
+    """The world's measures of each state, [N]; nan where they are not known."""
+    at_end: dict[str, float]
+    """The same of the state that the last step led to."""
+    scene: Scene | None
+    """The world, [N, …]; None where it is not made of tiles."""
+    end: str
+    """How it ended: `terminated`, `truncated`, or `cut` where no more steps were recorded."""
+
+
+def record(
+    world: AbstractEnv | Host, agents: list[Agent], *, episodes: int, seed: int, limit: int = LIMIT
+) -> list[list[Episode]]:
+    """The first episode of each of as many bodies, for every agent: all meet the same layouts and the same noise."""
+    player = HostPlayer(world, episodes) if isinstance(world, Host) else pure_player(world, episodes, limit)
+    return [_record(player, _with_bodies(agent, episodes), episodes, seed, limit) for agent in agents]
+
+
+def _record(player: "PurePlayer | HostPlayer", agent: Agent, episodes: int, seed: int, limit: int) -> list[Episode]:
+    carry, chunks = None, []
+    over = np.zeros(episodes, bool)
+    while not over.all() and sum(len(rollout.reward) for rollout, _ in chunks) < limit:
+        now = np.uint32(seed), np.uint32(len(chunks))
+        carry, *chunk = player.more(agent, carry, *now) if chunks else player.first(agent, *now)
+        chunks.append(jax.tree.map(np.array, chunk))
+        over |= _over(chunks[-1][0]).any(axis=0)
+    rollout = _joined([rollout for rollout, _ in chunks])
+    # The last state of a chunk is the first of the next.
+    states = jax.tree.map(
+        lambda *parts: np.concatenate([*(part[:-1] for part in parts[:-1]), parts[-1]]), *(s for _, s in chunks)
+    )
+    scores, trace = jax.tree.map(np.asarray, player.outcomes(agent, rollout))
+    return [_episode(agent, rollout, states, scores, trace, body, limit) for body in range(episodes)]
+
+
+def keys(seed: Any, chunk: Any) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+    """Keys that begin the episodes and that play a chunk of them: those of an evaluation with the same seed."""
+    start_key, play_key = jax.random.split(jax.random.key(seed))
+    return start_key, jax.random.fold_in(play_key, chunk)
+
+
+def _with_bodies(agent: Agent, bodies: int) -> Agent:
+    """The agent for another number of bodies: what it has learnt of each body begins anew."""
+    fresh = jax.eval_shape(lambda: agent.method.init(bodies=bodies, key=jax.random.key(0)))
+
+    def fit(mine: Array, fresh: jax.ShapeDtypeStruct) -> Array:
+        return mine if mine.shape == fresh.shape else jnp.zeros(fresh.shape, fresh.dtype)
+
+    return Agent(agent.method, agent.policies, jax.tree.map(fit, agent.learnt, fresh))
+
+
+def _joined(rollouts: list[Rollout]) -> Rollout:
+    """Rollouts that follow each other as one, in numpy."""
+    if len(rollouts) == 1:
+        return rollouts[0]
+
+    def parts(rollout: Rollout) -> list[Any]:
+        views = rollout.views
+        return [*(getattr(rollout, name) for name in (*OVER_TIME, "info")), views.age, views.features, views.time]
+
+    def frames(number: int, views: Views) -> np.ndarray:
+        return np.asarray(views.frames[0 if number == 0 else views.size - 1 :])
+
+    joined = jax.tree.map(lambda *each: np.concatenate(each), *map(parts, rollouts))
+    every = np.concatenate([frames(number, each.views) for number, each in enumerate(rollouts)])
+    return eqx.tree_at(lambda rollout: [*parts(rollout), rollout.views.frames], rollouts[-1], [*joined, every])
+
+
+def _over(rollout: Rollout) -> np.ndarray:
+    """Steps that ended an episode."""
+    return np.asarray(rollout.terminated) | np.asarray(rollout.truncated)
+
+
+def _outcomes(agent: Agent, rollout: Rollout) -> tuple[dict[str, Score], dict[str, Measured]]:
+    """What every role is paid, as if it were to learn from these episodes, and the method's curves."""
+    _, scores = agent.method.score(agent.learnt, rollout)
+    return scores, agent.method.trace(agent.learnt, rollout)
+
+
+def _episode(
+    agent: Agent,
+    rollout: Rollout,
+    states: "States | None",
+    scores: dict[str, Score],
+    trace: dict[str, Measured],
+    body: int,
+    limit: int,
+) -> Episode:
+    """A body's first episode, out of what was recorded of all."""
+    ends = np.flatnonzero(_over(rollout)[:, body])
+    steps = min(int(ends[0]) + 1 if ends.size else len(rollout.reward), max(limit, agent.method.spec.max_steps))
+    how = "cut" if not ends.size or steps <= ends[0] else _how(rollout, steps - 1, body)
+    of_body = jax.tree.map(lambda leaf: np.asarray(leaf)[:steps, body], (rollout.decision, rollout.info, scores, trace))
+    decision, info, scores, trace = of_body
+    seen = np.asarray(rollout.views.frames)[rollout.views.size - 1 :][:steps, body]
+    if states is None:
+        obs, measures, scene = seen, _measures_before(agent.method.spec, info), None
+    else:
+        of_body = jax.tree.map(lambda leaf: leaf[: steps + 1, body], states)
+        obs, measures, scene = of_body.obs, of_body.measures, of_body.scene
+    return Episode(
+        role=decision.role,
+        action=decision.action,
+        logits=decision.logits,
+        value=decision.value,
+        reward={role: _earned(scores[role], decision.role == number) for number, role in enumerate(agent.method.roles)},
+        earned=np.asarray(rollout.reward)[:steps, body],
+        trace=trace,
+        features=np.asarray(rollout.views.features)[:steps, body],
+        obs=obs,
+        measures={name: np.asarray(value, np.float32) for name, value in measures.items()},
+        at_end={name: float(info[name][-1]) for name in agent.method.spec.info},
+        scene=scene,
+        end=how,
+    )
+
+
+def _how(rollout: Rollout, step: int, body: int) -> str:
+    return "terminated" if rollout.terminated[step, body] else "truncated"
+
+
+def _earned(score: Score, acts: np.ndarray) -> np.ndarray:
+    known = acts if score.settled is None else acts & np.asarray(score.settled)
+    return np.where(known[:, None], score.reward, np.nan).astype(np.float32)
+
+
+def _measures_before(spec: EnvSpec, info: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Measures of the states in which steps were decided, from those that they led to; the first is not known."""
+    return {name: np.concatenate([[np.nan], info[name][:-1]]) for name in spec.info}
+
+
+# ------------------------------------------------------------------------------------------------ who plays
+
+
+class Followed(eqx.Module):
+    """A state, and the one before the step that led to it: the same where no step did."""
+
+    now: Any
+    before: Any
+    obs: Shaped[Array, "..."]
+    """What the body sees now. It is kept since it takes longest of all to compile."""
+
+
+class Watched(AbstractEnv[Followed]):
+    """A world that also tells, in `TimeStep.info`, the state before a step. Only the first episode is looked at: when
+    it is over the body stays where it is, and no program for new layouts is compiled."""
+
+    env: AbstractEnv = eqx.field(static=True)
+
+    @property
+    def spec(self) -> EnvSpec:
+        return self.env.spec
+
+    def initial(self, *, key: PRNGKeyArray) -> Followed:
+        state = self.env.initial(key=key)
+        return Followed(state, state, self.env.observe(state))
+
+    def renew(self, state: Followed, *, key: PRNGKeyArray) -> Followed:
+        return Followed(state.now, state.now, state.obs)
+
+    def transition(self, state: Followed, action: Int[Array, ""], *, key: PRNGKeyArray) -> tuple[Followed, Outcome]:
+        moved, outcome = self.env.transition(state.now, action, key=key)
+        return Followed(moved, state.now, self.env.observe(moved)), outcome
+
+    def observe(self, state: Followed) -> Shaped[Array, "..."]:
+        return state.obs
+
+    def measure(self, state: Followed) -> dict[str, Array]:
+        leaves = {f"{BEFORE}{number}": leaf for number, leaf in enumerate(jax.tree.leaves(state.before))}
+        return self.env.measure(state.now) | leaves
+
+    def place(self, state: Followed) -> Int[Array, " n"]:
+        return self.env.place(state.now)
+
+    def rewind(self, first: Followed, state: Followed) -> Followed:
+        again = self.env.rewind(first.now, state.now)
+        return Followed(again, again, first.obs)
+
+
+class States(eqx.Module):
+    """States of all bodies, as far as they are recorded, axes [N, B, …]."""
+
+    obs: Shaped[Array, "..."]
+    scene: Scene | None
+    measures: dict[str, Array]
+
+
+class PurePlayer:
+    """Plays chunks of a pure world. Programs run a few times only, so they are compiled quickly."""
+
+    def __init__(self, env: AbstractEnv, bodies: int, limit: int):
+        fixed = env.spec.max_steps
+        self.env = env
+        self.collector = ScanCollector(Watched(env), bodies, fixed if 0 < fixed <= limit else min(CHUNK, limit))
+        self.first = jax.jit(self._first, compiler_options=quickest_compile())
+        self.more = jax.jit(self._more, compiler_options=quickest_compile())
+        self.outcomes = jax.jit(_outcomes, compiler_options=quickest_compile())
+
+    def _first(self, agent: Agent, seed: Any, chunk: Any) -> tuple[Any, Rollout, States]:
+        return self._more(agent, self.collector.start(agent, key=keys(seed, chunk)[0]), seed, chunk)
+
+    def _more(self, agent: Agent, carry: Any, seed: Any, chunk: Any) -> tuple[Any, Rollout, States]:
+        """One more chunk, and the states of it with that after its last step."""
+        carry, rollout = self.collector.collect(agent, carry, key=keys(seed, chunk)[1])
+        leaves, structure = jax.tree.flatten(carry.env_state.now)
+        before = [rollout.info[f"{BEFORE}{number}"] for number in range(len(leaves))]
+        both = [jnp.concatenate([each, last[None]]) for each, last in zip(before, leaves, strict=True)]
+        obs = jnp.concatenate([rollout.views.newest, carry.env_state.obs[None]])
+        info = {name: value for name, value in rollout.info.items() if not name.startswith(BEFORE)}
+        scene, measures = jax.vmap(jax.vmap(self._look))(jax.tree.unflatten(structure, both))
+        return carry, dataclasses.replace(rollout, info=info), States(obs, scene, measures)
+
+    def _look(self, state: Any) -> tuple[Scene | None, dict[str, Array]]:
+        return self.env.scene(state), self.env.measure(state)
+
+
+@functools.lru_cache(maxsize=4)
+def pure_player(env: AbstractEnv, bodies: int, limit: int) -> PurePlayer:
+    """The player of a world. Its programs are kept: two runs of the same method need them once."""
+    return PurePlayer(env, bodies, limit)
+
+
+class HostPlayer:
+    """Plays chunks of a host world."""
+
+    def __init__(self, host: Host, bodies: int):
+        assert (host.seeds, host.bodies) == (1, bodies), (host.seeds, host.bodies, bodies)
+        self.collector = HostCollector(host, CHUNK)
+        self.outcomes = jax.jit(_outcomes, compiler_options=quickest_compile())
+
+    def first(self, agent: Agent, seed: Any, chunk: Any) -> tuple[Any, Rollout, None]:
+        """Begins the episodes."""
+        memory = self.collector.start(_with_seed_axis(agent), key=keys(seed, chunk)[0][None])
+        return self.more(agent, memory, seed, chunk)
+
+    def more(self, agent: Agent, memory: Any, seed: Any, chunk: Any) -> tuple[Any, Rollout, None]:
+        """Continues them."""
+        memory, rollout = self.collector.collect(_with_seed_axis(agent), memory, key=keys(seed, chunk)[1][None])
+        return memory, jax.tree.map(lambda leaf: leaf[0], rollout), None
+
+
+def _with_seed_axis(agent: Agent) -> Agent:
+    return jax.tree.map(lambda leaf: leaf[None], agent)
