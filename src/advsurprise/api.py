@@ -14,9 +14,12 @@ import numpy as np
 from advsurprise import envs, methods
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.envs.base import AbstractEnv
+from advsurprise.envs.host.base import Host
 from advsurprise.errors import UserError
 from advsurprise.evaluation.play import CHUNK, play, play_host
 from advsurprise.evaluation.player import AgentPlayer
+from advsurprise.evaluation.record import record
+from advsurprise.evaluation.replay import Replayed, write_page
 from advsurprise.evaluation.statistics import Estimate, pooled, summarise
 from advsurprise.learning import devices
 from advsurprise.learning.host_collect import HostCollector
@@ -30,6 +33,8 @@ EVALUATION_SEED = 1_000_000
 """First evaluation seed: far from seeds anyone trains with."""
 MAX_HOST_BODIES = 16
 """Most bodies that play at the same time in a host world."""
+MAX_REPLAYED = 64
+"""Most episodes of a replay: a page of many would not open in a browser."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +93,43 @@ class Trained:
         if not plays_what_it_learnt(agents[0], players):
             agents = agents[:1]
         return summarise([_play(world, with_players(agent, players), episodes, seeds) for agent in agents])
+
+    def replay(
+        self,
+        path: str | pathlib.Path | None = None,
+        *,
+        beside: "Trained | None" = None,
+        episodes: int = 6,
+    ) -> pathlib.Path:
+        """Writes a page that replays episodes of every seed, alone or beside those of another run, and returns where:
+        `replay.html` in the run's folder unless a path is given. Runs in the same world get the same layouts."""
+        if not 1 <= episodes <= MAX_REPLAYED:
+            raise UserError(f"a replay has from 1 to {MAX_REPLAYED} episodes, not {episodes}")
+        path = self.folder / "replay.html" if path is None else pathlib.Path(path)
+        write_page(path, [each.recorded(episodes) for each in (self, beside) if each is not None])
+        return path
+
+    def recorded(self, episodes: int) -> Replayed:
+        """The run with some episodes of every seed, recorded step by step."""
+        cfg, world = self.config, envs.find(self.config.env)
+        env = world.make(**cfg.env_fields) if world.kind == "pure" else world.open(episodes, **cfg.env_fields)
+        try:
+            recorded = record(env, self.agents, episodes=episodes, seed=EVALUATION_SEED)
+        finally:
+            if isinstance(env, Host):
+                env.close()
+        fields = {"env": cfg.env_fields, "method": cfg.method_fields}
+        about = {
+            "env": cfg.env,
+            "method": cfg.method,
+            "steps": self.updates * cfg.steps_per_update,
+            "settings": ", ".join(
+                f"{of}.{name}={value}" for of, of_it in fields.items() for name, value in of_it.items()
+            ),
+        }
+        pure = None if isinstance(env, Host) else env
+        seeds = dict(zip(cfg.seeds, recorded, strict=True))
+        return Replayed(str(self.folder), pure, self.agents[0].method, about, seeds)
 
     @contextlib.contextmanager
     def _opened(

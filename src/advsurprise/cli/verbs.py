@@ -144,6 +144,27 @@ class Eval:
 
 
 @dataclass(frozen=True)
+class Replay:
+    """Watch trained policies: writes one HTML page that replays episodes in a browser, step by step."""
+
+    folders: Annotated[Positional[tuple[pathlib.Path, ...]], arg(metavar="RUN [RUN2]", help_behavior_hint="(required)")]
+    """Folder of the run; of two runs, to see them side by side on the same layouts."""
+    episodes: int = 6
+    """Episodes of every seed."""
+    out: Annotated[pathlib.Path | None, optional("FILE", "replay.html in the run's folder")] = None
+    """Page to write."""
+    open: bool = False
+    """Open the page in a browser."""
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.cli import replay
+
+        result = replay.replay(self.folders, episodes=self.episodes, out=self.out, show=self.open, log=log)
+        show(result, replay.text, as_json=self.json)
+
+
+@dataclass(frozen=True)
 class Methods:
     """List the methods."""
 
