@@ -40,3 +40,17 @@ def test_switches_that_stop_and_start_look_different():
         render.tile(tiles.START_SWITCH, None, False, 32),
     )
     assert not np.array_equal(stop, start)
+
+
+@pytest.mark.parametrize("code", range(tiles.NUM_CODES))
+def test_shapes_make_the_same_picture_as_the_painters(code):
+    side = 32 * render.OVERSAMPLING
+    canvas = render.Canvas(side)
+    canvas.rectangle(0, 0.031, 0, 1, render.LINE)
+    canvas.rectangle(0, 1, 0, 0.031, render.LINE)
+    for kind, *numbers, colour in render.shapes(code):
+        rgb = [int(colour[part : part + 2], 16) for part in (1, 3, 5)]
+        (canvas.rectangle if kind == "r" else canvas.circle)(*numbers, rgb)
+    pixels = canvas.pixels.reshape(32, render.OVERSAMPLING, 32, render.OVERSAMPLING, 3).mean(axis=(1, 3))
+    # Colours of shapes are whole numbers.
+    np.testing.assert_allclose(pixels, render.tile(code, None, False, 32), atol=1.5)
