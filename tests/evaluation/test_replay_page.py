@@ -169,6 +169,8 @@ def test_a_phone(page):
     page.wait("document.querySelector('.world canvas').clientWidth < 360")
     assert page.value("document.documentElement.scrollWidth") <= 360
     assert page.value("document.querySelector('.world canvas').clientWidth") > 280
+    edges = "[...document.querySelectorAll('#transport *')].map(e => e.getBoundingClientRect().right)"
+    assert max(page.value(edges)) <= 360
     page.touch(".chart .plot", across=0.99)
     assert step_of(page) == STEPS - 1
 

@@ -244,7 +244,7 @@ function fillPickers() {
     const value = first < 0 || episode.measures[first] === null ? "" : ` · ${longest.measures[first].label}: ${shortNumber(episode.measures[first])}`;
     byId("episode").append(element("option", { value: number, text: `${number + 1}${data.runs.length > 1 ? "" : value}` }));
   });
-  SPEEDS.forEach((speed) => byId("speed").append(element("option", { value: speed, text: `${speed} steps/s` })));
+  SPEEDS.forEach((speed) => byId("speed").append(element("option", { value: speed, text: `${speed}/s` })));
 }
 
 function listen() {
