@@ -6,17 +6,18 @@ STAMP := .venv/.installed
 .PHONY: help quickstart check test lint format requirements clean
 
 help:
-	@echo "make quickstart    train for about a minute, then evaluate"
+	@echo "make quickstart    train for about a minute, evaluate, write a replay"
 	@echo "make check         lint, types and the quick tests: while working"
 	@echo "make test          lint, types and every test: before a commit is shared"
 	@echo "make format        ruff's fixes and formatting"
 	@echo "make requirements  rewrite requirements.txt from pyproject.toml"
 	@echo "make clean         remove what the other targets made"
 
-# Trains Adversarial Surprise for about a minute on two cores, then lets it play against random actions.
+# Trains Adversarial Surprise for about a minute on two cores, lets it play against random actions, and shows it.
 quickstart: $(STAMP)
 	$(BIN)/advsurprise train --steps 700k --out runs/quickstart
-	$(BIN)/advsurprise eval runs/quickstart --episodes 200
+	$(BIN)/advsurprise eval runs/quickstart --episodes 100
+	$(BIN)/advsurprise replay runs/quickstart
 
 # Compiled programs are kept from one check to the next.
 check: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
