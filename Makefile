@@ -3,12 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help quickstart check test lint format requirements clean
+.PHONY: help quickstart check test long lint format requirements clean
 
 help:
 	@echo "make quickstart    train for about a minute, evaluate, write a replay"
 	@echo "make check         lint, types and the quick tests: while working"
 	@echo "make test          lint, types and every test: before a commit is shared"
+	@echo "make long          the tests for every further method, game and setting"
 	@echo "make format        ruff's fixes and formatting"
 	@echo "make requirements  rewrite requirements.txt from pyproject.toml"
 	@echo "make clean         remove what the other targets made"
@@ -22,10 +23,14 @@ quickstart: $(STAMP)
 # Compiled programs are kept from one check to the next.
 check: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
 check: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q -m "not slow and not long"
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 15
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 15 -m "not long"
+
+# What `make test` leaves out: the same tests for the other methods, games and settings.
+long: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 15 -m long
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -9,7 +9,7 @@ import pytest
 from advsurprise import api
 from advsurprise.cli import main as cli
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("games")]
+pytestmark = pytest.mark.slow
 
 WITHOUT_EXTRAS = """
 import sys

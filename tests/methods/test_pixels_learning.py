@@ -21,7 +21,11 @@ pytestmark = pytest.mark.slow
 DOOM = EnvSpec("doom", (20, 20), "uint8", "image", 0, 3, 0, (), density_shape=(20, 20, 4), truncates=True)
 ATARI = DOOM._replace(id="atari", observation_shape=(84, 84))
 FIELDS = {"adversarial-surprise": {"k_explore": 2, "k_control": 4}, "rnd": {"width": 16, "minibatches": 2}}
-METHODS = ["adversarial-surprise", "agac", "asp", "rnd", "smirl"]
+METHODS = [
+    "adversarial-surprise",
+    "rnd",
+    *(pytest.param(name, marks=pytest.mark.long) for name in ("agac", "asp", "smirl")),
+]
 STEPS, BODIES = 512, 16
 """The size of a rollout, by default."""
 MEGABYTE = 2**20

@@ -36,12 +36,18 @@ FIELDS = {
     "asp": {"first_stop": 0.3},
     "rnd": {"priming": 16, "width": 16},
 }
+TWO_ROLES = ("adversarial-surprise", "asp")
+SHORT = {
+    "atari/freeway": ("adversarial-surprise", "rnd", "task"),
+    "doom/take-cover": ("adversarial-surprise", "asp", "smirl"),
+}
+"""What `make test` trains; `make long` trains every method in both worlds."""
 PAIRS = [
-    pytest.param(env, name, marks=pytest.mark.xdist_group(env))
+    pytest.param(env, name, marks=() if name in SHORT[env] else pytest.mark.long)
     for env in WORLDS
-    for name in dict.fromkeys(("adversarial-surprise", "asp", *methods.names()))
+    for name in dict.fromkeys((*TWO_ROLES, *methods.names()))
 ]
-RESUMED = [pair for pair in PAIRS if pair.values[1] in ("adversarial-surprise", "asp")]
+RESUMED = [pair for pair in PAIRS if pair.values[1] in TWO_ROLES]
 
 
 class Rewards(Host):

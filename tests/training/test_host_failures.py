@@ -12,7 +12,7 @@ import pytest
 from advsurprise.training import checkpoint
 from advsurprise.training.metrics import read_rows
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("host failures")]
+pytestmark = pytest.mark.slow
 
 TINY = ("--method", "random", "--bodies", "4", "--set", "rollout=8", "--set", "save_every=1000")
 ATARI = ("--env", "atari/freeway", "--set", "env.side=8", "--set", "env.max_frames=0")

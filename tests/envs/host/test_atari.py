@@ -77,7 +77,7 @@ def _compare_game(game, sticky, steps):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sticky", [0.0, 0.25])
+@pytest.mark.parametrize("sticky", [pytest.param(0.0, marks=pytest.mark.long), 0.25])
 @pytest.mark.parametrize("game", GAMES)
 def test_whole_games_are_gymnasiums_to_the_pixel(game, sticky):
     assert 100 < _compare_game(game, sticky, 5000) < 5000
