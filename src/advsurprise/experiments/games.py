@@ -115,7 +115,8 @@ def scores_of(about: dict[str, Any], played: dict[str, Any]) -> list[dict[str, A
 def write_rows(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
     """Rows as CSV."""
     text = io.StringIO()
-    table = csv.DictWriter(text, ("env", "method", "seed", "step", *COLUMNS), lineterminator="\n")
+    columns: list[str] = ["env", "method", "seed", "step", *COLUMNS]
+    table = csv.DictWriter(text, columns, lineterminator="\n")
     table.writeheader()
     table.writerows(rows)
     files.write(path, text.getvalue())
