@@ -202,7 +202,7 @@ def test_many_bodies_need_no_longer_run(small_matmul, monkeypatch):
         (("--env", "CartPole-v1"), "bench train needs a pure world, not CartPole-v1"),
         (("--method", "task,adversarial-suprise"), "did you mean 'adversarial-surprise'"),
         (("--set", "ppo.epoch=2"), "did you mean 'ppo.epochs'"),
-        (("--set", "method.k_explore=0"), "k_explore"),
+        (("--set", "method.k_explore=-1"), "k_explore"),
     ],
 )
 def test_mistakes_get_one_sentence_and_nothing_is_timed(capsys, words, sentence):
