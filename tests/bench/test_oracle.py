@@ -48,6 +48,7 @@ def test_the_worlds_are_minigrid(world, view):
     assert NEEDED[world] <= set(row["events"]), "the comparison did not cover what the world is about"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FURTHER)
 def test_further_settings_are_minigrid(name):
     row = oracle.compare(oracle.Task("rooms/four", FURTHER[name], 3000, seed=8))

@@ -9,7 +9,7 @@ import pytest
 from advsurprise import api
 from advsurprise.cli import main as cli
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 WITHOUT_EXTRAS = """
 import sys

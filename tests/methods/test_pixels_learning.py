@@ -16,7 +16,7 @@ from advsurprise.methods.agac import AGAC
 from advsurprise.methods.rnd import RND
 from advsurprise.types import EnvSpec, Rollout, TimeStep, Views
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 DOOM = EnvSpec("doom", (20, 20), "uint8", "image", 0, 3, 0, (), density_shape=(20, 20, 4), truncates=True)
 ATARI = DOOM._replace(id="atari", observation_shape=(84, 84))

@@ -38,8 +38,8 @@ FIELDS = {
 }
 TWO_ROLES = ("adversarial-surprise", "asp")
 SHORT = {
-    "atari/freeway": ("adversarial-surprise", "rnd", "task"),
-    "doom/take-cover": ("adversarial-surprise", "asp", "smirl"),
+    "atari/freeway": ("adversarial-surprise", "task"),
+    "doom/take-cover": ("adversarial-surprise", "asp"),
 }
 """What `make test` trains; `make long` trains every method in both worlds."""
 PAIRS = [
