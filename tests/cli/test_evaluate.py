@@ -57,7 +57,7 @@ def test_every_number_says_what_it_is_and_what_its_interval_is_over(trained, cap
         "noisy rooms stilled at the end of the episode": "–",
         "noisy rooms stilled, time mean": "3.00",
         "": "",
-        "when a role's turn ends": "",
+        "when a role's first turn ends (all turns: --json)": "",
         "in a dark room when control's first turn ends": "4.00 ± 0.50",
     }
     assert [player for player, _ in trained] == ["random", "trained", "greedy"]

@@ -264,7 +264,6 @@ def test_fields_of_a_file_go_to_the_methods_that_have_them(tmp_path):
         (("--method", METHODS, "--set", "task.gamma=2"), "gamma must be at least 0 and below 1"),
         (("--method", METHODS, "--set", "bodies"), "write --set FIELD=VALUE"),
         (("--method", METHODS, "--steps", "100"), "at least one update's 8192"),
-        (("--method", METHODS, "--env", "CartPole-v1", "--seeds", "0..1"), "one seed at a time"),
     ],
 )
 def test_mistakes_get_one_sentence_before_anything_is_made(tmp_path, monkeypatch, capsys, words, sentence):
