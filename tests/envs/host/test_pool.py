@@ -281,8 +281,8 @@ def test_a_worker_that_was_killed_is_replaced_and_nobody_else_notices():
 def test_a_death_between_steps_ends_the_episodes_of_a_group_that_was_idle():
     with _open(workers=1, groups=2) as host:
         first = _reset(host).obs
-        _send(host, 0, NOOP)
         _kill(host, 0)
+        _send(host, 0, NOOP)
         with pytest.warns(RuntimeWarning, match="its 8 bodies"):
             assert _recv(host, 0).truncated.all()
         request = np.array([[RESTART, CONTINUE], [CONTINUE, CONTINUE]])
