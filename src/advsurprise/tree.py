@@ -18,6 +18,11 @@ def select(choose: Bool[Array, ""], on_true: Tree, on_false: Tree) -> Tree:
     return jax.tree.map(lambda a, b: jnp.where(choose, a, b), on_true, on_false)
 
 
+def with_seed_axis(tree: Tree) -> Tree:
+    """The tree of one seed with an axis S of one entry."""
+    return jax.tree.map(lambda leaf: leaf[None], tree)
+
+
 def over_seeds(function: Callable, seeds: int) -> Callable:
     """The function of one seed for arguments with an axis S. One seed is not mapped: that would cost a little."""
     if seeds > 1:
@@ -26,7 +31,7 @@ def over_seeds(function: Callable, seeds: int) -> Callable:
     def one_seed(*args):
         # By shape, not by index: that copies nothing.
         result = function(*jax.tree.map(lambda leaf: leaf.reshape(leaf.shape[1:]), args))
-        return jax.tree.map(lambda leaf: leaf[None], result)
+        return with_seed_axis(result)
 
     return one_seed
 

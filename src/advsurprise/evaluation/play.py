@@ -21,6 +21,7 @@ from advsurprise.learning.host_collect import HostCollector
 from advsurprise.learning.interaction import Agent
 from advsurprise.learning.measures import Steps, columns, common_surprise, no_models, steps_of
 from advsurprise.methods.base import ended
+from advsurprise.tree import with_seed_axis
 from advsurprise.types import GAME_OVER, Measured, Rollout
 
 CHUNK = 128
@@ -48,7 +49,7 @@ def play_host(world: Host | HostCollector, agent: Agent, *, episodes: int, seed:
     least `episodes`, the same number of each of the host's bodies. A collector that is given keeps its programs."""
     start_key, play_key = jax.random.split(jax.random.key(seed))
     collector = world if isinstance(world, HostCollector) else HostCollector(world, CHUNK)
-    host, seeds = collector.host, _with_seed_axis(agent)
+    host, seeds = collector.host, with_seed_axis(agent)
 
     def collect(carry, number):
         memory, stats = carry
@@ -58,10 +59,6 @@ def play_host(world: Host | HostCollector, agent: Agent, *, episodes: int, seed:
 
     memory = collector.start(seeds, key=start_key[None])
     return _whole_episodes(collect, (memory, no_models(host.spec, host.bodies)), agent, -(-episodes // host.bodies))
-
-
-def _with_seed_axis(agent: Agent) -> Agent:
-    return jax.tree.map(lambda leaf: leaf[None], agent)
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -21,6 +21,7 @@ from advsurprise.learning.collect import ScanCollector
 from advsurprise.learning.devices import quickest_compile
 from advsurprise.learning.host_collect import HostCollector
 from advsurprise.learning.interaction import Agent
+from advsurprise.tree import with_seed_axis
 from advsurprise.types import OVER_TIME, EnvSpec, Measured, Rollout, Score, Views
 
 LIMIT = 512
@@ -282,14 +283,10 @@ class HostPlayer:
 
     def first(self, agent: Agent, seed: Any, chunk: Any) -> tuple[Any, Rollout, None]:
         """Begins the episodes."""
-        memory = self.collector.start(_with_seed_axis(agent), key=keys(seed, chunk)[0][None])
+        memory = self.collector.start(with_seed_axis(agent), key=keys(seed, chunk)[0][None])
         return self.more(agent, memory, seed, chunk)
 
     def more(self, agent: Agent, memory: Any, seed: Any, chunk: Any) -> tuple[Any, Rollout, None]:
         """Continues them."""
-        memory, rollout = self.collector.collect(_with_seed_axis(agent), memory, key=keys(seed, chunk)[1][None])
+        memory, rollout = self.collector.collect(with_seed_axis(agent), memory, key=keys(seed, chunk)[1][None])
         return memory, jax.tree.map(lambda leaf: leaf[0], rollout), None
-
-
-def _with_seed_axis(agent: Agent) -> Agent:
-    return jax.tree.map(lambda leaf: leaf[None], agent)

@@ -265,8 +265,8 @@ class Workers:
 
 
 def default_workers() -> int:
-    """One per core, less one core in eight: this process has policies to compute. On 16 cores that is a fifth faster
-    than 16 workers; on two, where a policy costs as much as a step, both are shared."""
+    """One per core, less one core in eight: this process has policies to compute. With fewer than eight cores, where a
+    policy costs as much as a step, all are shared."""
     cores = usable_cores()
     return cores - cores // 8
 
