@@ -184,6 +184,17 @@ def test_workers_run_where_the_maker_says(tmp_path):
         assert (tmp_path / "litter").exists()
 
 
+def test_what_a_killed_worker_left_is_cleaned_up(tmp_path):
+    maker = Maker("toy_body:Walk", {}, clean_up="toy_body:clean_up")
+    with BodyHost(SPEC, maker, seeds=1, bodies=1, workers=1) as host:
+        _reset(host, KEYS[:1])
+        _kill(host, 0)
+        with pytest.warns(RuntimeWarning, match="died"):
+            _step(host, NOOP)
+        assert pathlib.Path("cleaned").read_text() == "temporary\n"
+    assert pathlib.Path("cleaned").read_text() == "temporary\ntemporary\n"
+
+
 def test_bodies_that_leave_python_step_at_the_same_time():
     with _open("Together", seeds=1, bodies=6, groups=2, workers=1, fields={"count": 3}) as host:
         _reset(host, KEYS[:1])

@@ -4,6 +4,7 @@ import os
 import pathlib
 import pickle
 import subprocess
+import tempfile
 import threading
 import time
 from typing import ClassVar
@@ -16,6 +17,12 @@ from advsurprise.errors import MissingExtra, UserError
 NOOP, RIGHT, SLOW, RAISE, DIE = range(5)
 
 
+def clean_up(folder):
+    """Notes what a worker has left in its folder for temporary files."""
+    with open("cleaned", "a") as file:
+        file.writelines(path.read_text() for path in pathlib.Path(folder).glob("walk-*"))
+
+
 class Walk(Body):
     """Sees where it is, its clock and its episode; writes every observation over the last."""
 
@@ -26,6 +33,9 @@ class Walk(Body):
         self.obs = np.zeros(3, np.float32)
         self.length, self.busy = length, busy
         pathlib.Path("litter").touch()
+        descriptor, _ = tempfile.mkstemp(prefix="walk-")
+        with open(descriptor, "w") as file:
+            file.write("temporary\n")
 
     def reset(self, seed):
         self.rng = np.random.default_rng(seed)

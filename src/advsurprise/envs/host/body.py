@@ -1,6 +1,8 @@
 """One body of a host world, as it is stepped in a worker process. Imports no jax: workers start in a moment."""
 
 import abc
+import importlib
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -79,3 +81,11 @@ class Maker(NamedTuple):
     kwargs: dict[str, Any]
     folder: str | None = None
     """Where workers run; None for temporary folders of their own, in which relative paths mean nothing."""
+    clean_up: str | None = None
+    """`package.module:function` that removes what a killed worker has left; it takes the worker's temporary folder."""
+
+
+def imported(name: str) -> Callable:
+    """The function by its `package.module:function`."""
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)

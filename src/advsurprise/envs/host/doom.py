@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from advsurprise.envs.host.base import Host
     from advsurprise.types import EnvSpec
 
+PACKAGE = "advsurprise.envs.host"
 MAX_TICS = 2100
 """Tics (60 s of play) after which an episode is cut where its scenario has no limit: what most others have."""
 DENSITY_SIDE, DENSITY_FRAMES = 20, 4
@@ -59,7 +60,8 @@ def open_host(
     told = spec(scenario, chosen)
     from advsurprise.envs.host.pool import BodyHost
 
-    maker = Maker("advsurprise.envs.host.doom_body:make_body", {"scenario": scenario} | dataclasses.asdict(chosen))
+    kwargs = {"scenario": scenario} | dataclasses.asdict(chosen)
+    maker = Maker(f"{PACKAGE}.doom_body:make_body", kwargs, clean_up=f"{PACKAGE}.doom_engine:clean_up")
     return BodyHost(told, maker, seeds=seeds, bodies=bodies, groups=groups, workers=workers)
 
 

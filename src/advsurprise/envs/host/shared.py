@@ -48,6 +48,8 @@ class Setup(NamedTuple):
     """As in `Maker`."""
     folder: str | None
     """As in `Maker`."""
+    clean_up: str | None
+    """As in `Maker`."""
     layout: Layout
     """Sizes of the arrays."""
     rows: tuple[tuple[int, ...], ...]

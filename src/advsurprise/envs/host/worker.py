@@ -6,7 +6,6 @@ exits when the socket is closed at the other end, whatever became of the host.
 
 import concurrent.futures
 import contextlib
-import importlib
 import json
 import mmap
 import os
@@ -21,7 +20,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from advsurprise.envs.host.body import Body
+from advsurprise.envs.host.body import Body, imported
 from advsurprise.envs.host.shared import (
     DONE,
     FAILED,
@@ -91,8 +90,7 @@ class Bodies:
         self._bodies, self._threads = {}, None
 
     def _make(self) -> None:
-        module, _, name = self._setup.function.partition(":")
-        make = getattr(importlib.import_module(module), name)
+        make = imported(self._setup.function)
         try:
             for row in self._order:
                 self._bodies[row] = make(**self._setup.kwargs)
@@ -209,11 +207,11 @@ def serve(connection: socket.socket, memory: int) -> None:
 
 
 def _open(connection: socket.socket, memory: int, setup: bytes) -> Bodies:
-    function, kwargs, folder, layout, rows = json.loads(setup)
-    known = Setup(function, kwargs, folder, Layout(*layout), tuple(tuple(each) for each in rows))
+    *maker, layout, rows = json.loads(setup)
+    known = Setup(*maker, Layout(*layout), tuple(tuple(each) for each in rows))
     try:
-        if folder is not None:
-            os.chdir(folder)
+        if known.folder is not None:
+            os.chdir(known.folder)
         bodies = Bodies(known, arrays_in(mmap.mmap(memory, memory_size(known.layout)), known.layout))
     except Exception as error:
         send_message(connection, refusal(error))

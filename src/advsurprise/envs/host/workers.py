@@ -19,6 +19,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
+from advsurprise.envs.host.body import imported
 from advsurprise.envs.host.shared import (
     DONE,
     FAILED,
@@ -110,7 +111,7 @@ class ProcessWorker(Worker):
                 pass_fds=(theirs.fileno(), memory),
                 start_new_session=True,
                 cwd=self._folder,
-                env=os.environ | ONE_THREAD | {"PYTHONPATH": paths},
+                env=os.environ | ONE_THREAD | {"PYTHONPATH": paths, "TMPDIR": self._folder},
                 stdin=subprocess.DEVNULL,
                 # What a world prints must not mix with what the host's program prints.
                 stdout=2,
@@ -141,6 +142,8 @@ class ProcessWorker(Worker):
                 os.killpg(self.pid, signal.SIGKILL)
             self.connection.close()
         code = self._process.wait()
+        if self.setup.clean_up is not None:
+            imported(self.setup.clean_up)(self._folder)
         shutil.rmtree(self._folder, ignore_errors=True)
         return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
 
