@@ -185,7 +185,7 @@ def test_workers_run_where_the_maker_says(tmp_path):
 
 
 def test_what_a_killed_worker_left_is_cleaned_up(tmp_path):
-    maker = Maker("toy_body:Walk", {}, clean_up="toy_body:clean_up")
+    maker = Maker("toy_body:Leaves", {}, clean_up="toy_body:clean_up")
     with BodyHost(SPEC, maker, seeds=1, bodies=1, workers=1) as host:
         _reset(host, KEYS[:1])
         _kill(host, 0)

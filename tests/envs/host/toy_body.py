@@ -33,9 +33,6 @@ class Walk(Body):
         self.obs = np.zeros(3, np.float32)
         self.length, self.busy = length, busy
         pathlib.Path("litter").touch()
-        descriptor, _ = tempfile.mkstemp(prefix="walk-")
-        with open(descriptor, "w") as file:
-            file.write("temporary\n")
 
     def reset(self, seed):
         self.rng = np.random.default_rng(seed)
@@ -78,6 +75,16 @@ class Walk(Body):
     def _see(self):
         self.obs[:] = self.x, self.clock, self.episode
         return self.obs
+
+
+class Leaves(Walk):
+    """Leaves a file among the temporary ones."""
+
+    def __init__(self):
+        super().__init__()
+        descriptor, _ = tempfile.mkstemp(prefix="walk-")
+        with open(descriptor, "w") as file:
+            file.write("temporary\n")
 
 
 class Together(Walk):
