@@ -75,7 +75,7 @@ def test_every_column_is_that_of_a_plain_loop(seed):
     assert set(measured) == {*expected, "own"}
     assert all(f"handover/{role}/first/stilled" in expected for role in ROLES)
     for name, values in expected.items():
-        assert measures.mean_or_nan(measured[name]) == pytest.approx(np.mean(values), abs=1e-5), name
+        assert measures.means(measured)[name] == pytest.approx(np.mean(values), abs=1e-5), name
         assert int(measured[name].counts.sum()) == len(values), name
 
 
@@ -89,10 +89,11 @@ def test_a_turn_that_the_rollouts_end_cuts_is_not_counted():
     info = {name: jnp.asarray([[1.0], [2.0], [3.0], [4.0]]) for name in ("lit", "noisy", "stilled")}
     steps = Steps(role, jnp.zeros((4, 1), bool), info, {})
     measured = measures.columns(steps, method(), begins=jnp.ones(1, bool))
-    assert float(measures.mean_or_nan(measured["handover/explore/all/lit"])) == 2.0
-    assert float(measures.mean_or_nan(measured["handover/explore/first/lit"])) == 2.0
-    assert np.isnan(measures.mean_or_nan(measured["handover/control/all/lit"]))
-    assert np.isnan(measures.mean_or_nan(measured["end/lit"]))
+    means = measures.means(measured)
+    assert float(means["handover/explore/all/lit"]) == 2.0
+    assert float(means["handover/explore/first/lit"]) == 2.0
+    assert np.isnan(means["handover/control/all/lit"])
+    assert np.isnan(means["end/lit"])
 
 
 def test_common_surprise_is_that_of_counting_and_goes_over_the_ends_of_chunks():

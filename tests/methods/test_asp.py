@@ -26,7 +26,7 @@ from advsurprise.learning.collect import ScanCollector
 from advsurprise.learning.host_collect import HostCollector
 from advsurprise.learning.interaction import Agent, role_schedule
 from advsurprise.learning.learn import learn, make_learner
-from advsurprise.learning.measures import mean_or_nan
+from advsurprise.learning.measures import means
 from advsurprise.learning.networks import FixedPolicy
 from advsurprise.learning.players import with_players
 from advsurprise.methods.asp import ASP, Signal
@@ -254,7 +254,7 @@ def scripted():
             rollout,
             {role: score.reward[:, 0, 0] for role, score in scores.items()},
             method.learn(agent.learnt, rollout, {})[1]
-            | {name: mean_or_nan(measured) for name, measured in method.measure(rollout).items()},
+            | means(method.measure(rollout)),
         )
 
     return lambda *actions: run(jnp.asarray((actions + (STAY,) * 8)[:8], jnp.int32))

@@ -54,26 +54,25 @@ def rollout_metrics(rollout: Rollout, method: AbstractMethod) -> dict[str, Array
     newest, few = spec.max_steps or OBSERVED_STEPS, min(OBSERVED_BODIES, bodies)
     observed = rollout.views.newest[-newest:, :few]
     _, measured["common_surprise"] = common_surprise(observed, steps.over[-newest:, :few], spec, no_models(spec, few))
-    means = {name: mean_or_nan(each) for name, each in measured.items()}
-    return {"episodes": jnp.sum(steps.over, dtype=jnp.float32), **means}
+    return {"episodes": jnp.sum(steps.over, dtype=jnp.float32), **means(measured)}
 
 
 def columns(steps: Steps, method: AbstractMethod, *, begins: Bool[Array, " B"]) -> dict[str, Measured]:
     """Every column but common surprise; `begins` says whose first step is the first of an episode."""
     handovers = turn_ends(steps, method, begins) if len(method.roles) > 1 else {}
-    measured = dict(steps.own)
+    measured, always = dict(steps.own), jnp.ones_like(steps.over)
     for measure in method.spec.measures:
         value = steps.info[measure.name].astype(jnp.float32)
-        exists = jnp.ones_like(steps.over)
         if measure.of_game:
             measured[measure.name] = Measured(value, steps.info[GAME_OVER] > 0)
             continue
+        marks = {"end": steps.over, "mean": always}
+        if measure.at_handover:
+            marks |= {f"handover/{which}": counts for which, counts in handovers.items()}
         if measure.only_where:
             exists = steps.info[measure.only_where].astype(jnp.float32) > 0
-        measured[f"end/{measure.name}"] = Measured(value, exists & steps.over)
-        measured[f"mean/{measure.name}"] = Measured(value, exists)
-        for which, counts in handovers.items() if measure.at_handover else ():
-            measured[f"handover/{which}/{measure.name}"] = Measured(value, exists & counts)
+            marks = {kind: exists & counts for kind, counts in marks.items()}
+        measured |= {f"{kind}/{measure.name}": Measured(value, counts) for kind, counts in marks.items()}
     return measured
 
 
@@ -130,8 +129,18 @@ def no_model(spec: EnvSpec) -> Any:
     return density_for(spec).init(obs.shape)
 
 
-def mean_or_nan(measured: Measured) -> Float[Array, ""]:
-    """Mean over the steps that count; nan if there are none."""
-    number = jnp.sum(measured.counts, dtype=jnp.float32)
-    total = jnp.sum(jnp.where(measured.counts, measured.value, 0.0))
-    return jnp.where(number > 0, total / jnp.maximum(number, 1.0), jnp.nan)
+def means(measured: dict[str, Measured]) -> dict[str, Float[Array, ""]]:
+    """Means over the steps that count; nan if there are none. Columns that count the same steps are summed together:
+    that is a tenth of the program otherwise."""
+    alike: dict[int, list[str]] = {}
+    for name, each in measured.items():
+        alike.setdefault(id(each.counts), []).append(name)
+    found: dict[str, Float[Array, ""]] = {}
+    for names in alike.values():
+        counts = measured[names[0]].counts
+        values = jnp.stack([measured[name].value.reshape(-1) for name in names])
+        number = jnp.sum(counts, dtype=jnp.float32)
+        total = jnp.sum(jnp.where(counts.reshape(-1), values, 0.0), axis=1)
+        mean = jnp.where(number > 0, total / jnp.maximum(number, 1.0), jnp.nan)
+        found |= {name: mean[index] for index, name in enumerate(names)}
+    return {name: found[name] for name in measured}
