@@ -26,6 +26,10 @@ PURE = [id for id in advsurprise.list_envs() if envs.find(id).kind == "pure"]
 WORLDS = {id: (id, FIELDS.get(id, {})) for id in PURE} | VARIANTS
 WORLDS = {name: (id, {"max_steps": 20} | fields) for name, (id, fields) in WORLDS.items()}
 BODIES = 6
+BATCHED = [
+    pytest.param(name, marks=() if name in ("balls", "rooms/lock") else pytest.mark.long) for name in sorted(WORLDS)
+]
+"""`make test` batches two worlds: how that is done is the same for all."""
 
 
 @pytest.fixture(params=sorted(WORLDS))
@@ -133,6 +137,7 @@ def test_every_step_uses_its_action(env, getkey):
     assert turned[~ended].all()
 
 
+@pytest.mark.parametrize("env", BATCHED, indirect=True)
 def test_bodies_in_a_batch_are_bodies_alone(env, getkey):
     keys = jax.random.split(getkey(), BODIES)
     actions = jnp.stack([_actions(env, getkey()) for _ in keys])

@@ -27,14 +27,12 @@ MESHES = {
     # name: seeds, devices, rows x devices of a row
     "reference": (2, 1, (1, 1)),
     "own seeds": (2, 2, (2, 1)),
-    "both": (2, 4, (2, 2)),
-    "both, many": (2, 8, (2, 4)),
-    "several seeds share": (3, 2, (1, 2)),
-    "one body each": (1, 8, (1, 8)),
+    "both": (2, 8, (2, 4)),
+    "several seeds share": (3, 4, (1, 4)),
 }
-WRITER = "both, many"
+WRITER = "both"
 """Whose checkpoint is resumed by the others with as many seeds."""
-READERS = ("reference", "own seeds", "both")
+READERS = ("reference", "own seeds")
 
 
 def flat(tree) -> dict[str, np.ndarray]:

@@ -60,13 +60,9 @@ def _trained(name):
     return loop, states, history
 
 
-IN_BOTH_LOOPS = ("adversarial-surprise", "asp")
-"""What `make test` compares: turns and requests are most of what loops know of methods."""
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in IN_BOTH_LOOPS else pytest.mark.long) for name in METHODS]
-)
+# `make test` compares the loops in rooms (learning/test_parity.py), and collecting with requests (test_asp.py).
+@pytest.mark.long
+@pytest.mark.parametrize("name", METHODS)
 def test_the_loops_train_the_same(name):
     _, states, history = _trained(name)
     hosted = Hosted(_config(name))

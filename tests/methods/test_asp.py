@@ -253,8 +253,7 @@ def scripted():
         return (
             rollout,
             {role: score.reward[:, 0, 0] for role, score in scores.items()},
-            method.learn(agent.learnt, rollout, {})[1]
-            | means(method.measure(rollout)),
+            method.learn(agent.learnt, rollout, {})[1] | means(method.measure(rollout)),
         )
 
     return lambda *actions: run(jnp.asarray((actions + (STAY,) * 8)[:8], jnp.int32))
