@@ -4,7 +4,8 @@ import csv
 
 import pytest
 
-from advsurprise.experiments.games import BINS, COLUMNS, binned, scores_of, write_rows
+from advsurprise.experiments.cells import binned
+from advsurprise.experiments.games import BINS, COLUMNS, scores_of, write_rows
 
 
 def test_curves_are_means_over_equal_stretches_of_each_seed(tmp_path):
@@ -13,7 +14,7 @@ def test_curves_are_means_over_equal_stretches_of_each_seed(tmp_path):
         for update in range(2 * BINS)
         for seed in (3, 5)
     ]
-    kept = binned(rows)
+    kept = binned(rows, COLUMNS, BINS)
     assert [row["seed"] for row in kept] == [3] * BINS + [5] * BINS
     # Of each two updates the second has a score.
     assert [row["game/score"] for row in kept[:BINS]] == [300 + 2 * index + 1 for index in range(BINS)]

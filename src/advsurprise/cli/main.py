@@ -15,6 +15,7 @@ from tyro.conf import OmitSubcommandPrefixes, subcommand
 
 from advsurprise import __version__
 from advsurprise.cli.bench import Bench
+from advsurprise.cli.reproduce import Reproduce
 from advsurprise.cli.verbs import CheckEnv, Doctor, Envs, Eval, Methods, Plot, Replay, Resume, Theory, Train
 from advsurprise.errors import UserError, WorldWarning
 
@@ -31,6 +32,7 @@ Verb = (
     | Annotated[Envs, subcommand("envs")]
     | Annotated[CheckEnv, subcommand("check-env")]
     | Annotated[Theory, subcommand("theory")]
+    | Annotated[Reproduce, subcommand("reproduce")]
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Doctor, subcommand("doctor")]
 )

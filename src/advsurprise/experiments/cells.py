@@ -1,6 +1,7 @@
 """Rows of results, and cells and tables of Markdown made of them."""
 
 import csv
+import math
 import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -31,6 +32,23 @@ def seed_means(rows: Iterable[dict[str, Any]], column: str, first: float, last: 
         if first < row["step"] <= last:
             by_seed.setdefault(row["seed"], []).append(row[column])
     return [float(np.mean(values)) for values in by_seed.values()]
+
+
+def binned(rows: Sequence[dict[str, Any]], columns: Sequence[str], bins: int) -> list[dict[str, Any]]:
+    """Means of some columns over equal stretches of each seed's updates; empty where no update had a value."""
+    result = []
+    for seed in sorted({row["seed"] for row in rows}):
+        mine = [row for row in rows if row["seed"] == seed]
+        size = math.ceil(len(mine) / bins)
+        stretches = [mine[begin : begin + size] for begin in range(0, len(mine), size)]
+        result += [{"seed": seed, "step": each[-1]["step"]} | _means(each, columns) for each in stretches]
+    return result
+
+
+def _means(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> dict[str, Any]:
+    values = {name: [float(row[name]) for row in rows if name in row] for name in columns}
+    known = {name: [value for value in each if math.isfinite(value)] for name, each in values.items()}
+    return {name: float(f"{sum(each) / len(each):.6g}") if each else "" for name, each in known.items()}
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:

@@ -9,7 +9,6 @@ Every method is a run of its own in the folder, which is continued if it is ther
 import csv
 import io
 import json
-import math
 import pathlib
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from advsurprise.experiments.cells import binned
 from advsurprise.training import files
 from advsurprise.training.metrics import read_rows
 
@@ -73,7 +73,9 @@ class Games:
         )
         played = json.loads(command("eval", str(folder), "--episodes", str(self.games), "--json"))
         about = {"env": self.env, "method": named}
-        return [about | row for row in binned(read_rows(folder / "metrics.jsonl"))], scores_of(about, played)
+        return [about | row for row in binned(read_rows(folder / "metrics.jsonl"), COLUMNS, BINS)], scores_of(
+            about, played
+        )
 
 
 def command(*words: str) -> str:
@@ -82,23 +84,6 @@ def command(*words: str) -> str:
     if done.returncode:
         raise SystemExit((done.stderr.strip().splitlines() or ["no reason given"])[-1])
     return done.stdout
-
-
-def binned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Means over equal stretches of each seed's updates; empty where no update had a value."""
-    result = []
-    for seed in sorted({row["seed"] for row in rows}):
-        mine = [row for row in rows if row["seed"] == seed]
-        size = math.ceil(len(mine) / BINS)
-        stretches = [mine[begin : begin + size] for begin in range(0, len(mine), size)]
-        result += [{"seed": seed, "step": each[-1]["step"]} | _means(each) for each in stretches]
-    return result
-
-
-def _means(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    values = {name: [float(row[name]) for row in rows if name in row] for name in COLUMNS}
-    known = {name: [value for value in each if math.isfinite(value)] for name, each in values.items()}
-    return {name: float(f"{sum(each) / len(each):.6g}") if each else "" for name, each in known.items()}
 
 
 def scores_of(about: dict[str, Any], played: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,0 +1,52 @@
+"""The verb reproduce."""
+
+import pathlib
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, arg
+
+from advsurprise.cli.output import log, show
+from advsurprise.cli.verbs import Json, optional
+from advsurprise.errors import UserError
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Make a figure of the paper: train what it compares, measure the frozen policies, draw it and judge the claims.
+    Can be stopped and given again."""
+
+    figure: Annotated[Positional[str | None], arg(metavar="[FIGURE]", help_behavior_hint="(see --list)")] = None
+    """Which figure."""
+    list: bool = False
+    """List the figures: what each compares, what it costs, what came of it."""
+    scale: Literal["small", "full"] = "small"
+    """How much of it: small shows that everything works, full is what is published."""
+    seeds: Annotated[int | None, optional("INT", "2, or 10 for full")] = None
+    """Training seeds, from 0 on."""
+    steps: Annotated[str | None, optional("STEPS", "what the scale has")] = None
+    """Environment steps of each training seed, such as 5M."""
+    workers: int = 1
+    """Runs side by side: on a GPU that has room, four to six are three times as fast as one."""
+    out: Annotated[pathlib.Path | None, optional("FOLDER", "runs/reproduce/FIGURE-SCALE")] = None
+    """Where runs and results go."""
+    results: Annotated[pathlib.Path, optional("FOLDER", "results")] = pathlib.Path("results")
+    """Where --list looks for figures that were made."""
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.config import read_count
+        from advsurprise.experiments import reproduce
+
+        if self.list:
+            return show(reproduce.list_figures(self.results), reproduce.list_text, as_json=self.json)
+        if self.figure is None:
+            raise UserError("name a figure, for example: advsurprise reproduce coverage; --list shows all")
+        steps = None if self.steps is None else read_count("--steps", self.steps)
+        asked = reproduce.ask(self.figure, scale=self.scale, seeds=self.seeds, steps=steps, out=self.out)
+        result = reproduce.reproduce(asked, workers=self.workers, log=log)
+        show(result, reproduce.text, as_json=self.json)
+        if result["signal"]:
+            raise SystemExit(128 + result["signal"])
+        if result["failed"]:
+            raise SystemExit(1)

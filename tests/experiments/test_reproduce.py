@@ -1,0 +1,175 @@
+"""Figures of the paper: what each runs, claims from numbers whose verdict is known, and one made from end to end."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from advsurprise.cli import main as cli
+from advsurprise.experiments import control, coverage, emergence, horizon, reproduce
+from advsurprise.experiments.figure import Arm, Claim, Figure, Results
+
+SEEDS = 6
+
+
+def _results(figure, worth):
+    """Rows in which each arm's columns are what `worth(world, arm, column, share of training)` says, seed by seed."""
+    rng = np.random.default_rng(0)
+    rows, frozen = [], []
+    for world, arm in figure.runs:
+        for seed in range(SEEDS):
+            noise = rng.normal(0, 0.01)
+            whose = {"world": world, "arm": arm, "seed": seed}
+            for step in range(1, 33):
+                values = {column: worth(world, arm, column, step / 32) + noise for column in figure.columns}
+                rows.append(whose | {"step": step * 1000} | values)
+            frozen.append(whose | {column: worth(world, arm, column, 1.0) + noise for column in figure.columns})
+    return Results(tuple(rows), tuple(frozen))
+
+
+def _verdicts(claims):
+    return {claim.claim: claim.verdict for claim in claims}
+
+
+def test_claims_of_coverage():
+    rooms = {"as": 4.0, "as-round": 2.0, "rnd": 2.0, "asp": 3.0, "asp-cell": 4.5, "smirl": 1.0}
+    found = coverage.judge(_results(coverage.FIGURE, lambda world, arm, column, share: rooms[arm]))
+    verdicts = _verdicts(found)
+    assert verdicts["Adversarial Surprise comes to visit all rooms in its life"] == "holds"
+    assert verdicts["Adversarial Surprise visits more rooms in an episode than RND"] == "holds"
+    assert (
+        verdicts["Adversarial Surprise visits more rooms in an episode than ASP, goal is the cell"] == "does not hold"
+    )
+    assert {claim.seeds for claim in found} == {SEEDS}
+    [first] = [claim for claim in found if claim.claim.endswith("sooner than RND")]
+    assert first.ours == pytest.approx(2.0, abs=0.05)
+    assert first.low <= first.ours <= first.high
+    # Rooms that are visited later are fewer over training, though as many in the end.
+    late = _results(coverage.FIGURE, lambda world, arm, column, share: 4.0 if arm == "as" else 4.0 * share)
+    assert _verdicts(coverage.judge(late))["Adversarial Surprise comes to visit rooms sooner than RND"] == "holds"
+
+
+def test_claims_of_control():
+    flips = {"as-round": 1.0, "as": 0.3, "smirl": 0.32, "asp": 0.8, "rnd": 0.1}
+    verdicts = _verdicts(control.judge(_results(control.FIGURE, lambda world, arm, column, share: flips[arm])))
+    assert verdicts["SMiRL flips the switch as often as Adversarial Surprise, give or take 0.1"] == "holds"
+    assert verdicts["Adversarial Surprise flips the switch more often than ASP"] == "does not hold"
+    assert verdicts["Adversarial Surprise flips the switch more often than RND"] == "holds"
+
+
+def test_claims_of_emergence():
+    def worth(world, arm, column, share):
+        if world == "rooms/lock" and column == emergence.LOCKED:
+            return 0.0
+        return 0.8 * (share > (0.3 if column == emergence.DARK else 0.6))
+
+    found = emergence.judge(_results(emergence.FIGURE, worth))
+    assert [claim.verdict for claim in found] == ["holds", "holds", "holds", "holds", "undecided", "undecided"]
+    assert found[2].ours == pytest.approx(10_000, abs=1001)
+    assert np.isnan(found[5].ours)
+
+
+def test_claims_of_the_horizon():
+    def worth(world, arm, column, share):
+        return {"as-8": 2.5, "as-16": 2.5, "as-32": 2.2}.get(arm, 1.0)
+
+    found = horizon.judge(_results(horizon.FIGURE, worth))
+    assert found[0].ours == 1.0
+    assert {claim.verdict for claim in found} == {"holds"}
+
+
+def test_results_are_judged_and_drawn_as_they_were_written(tmp_path):
+    figure = emergence.FIGURE
+    results = _results(figure, lambda world, arm, column, share: share)
+    for path, text in results.files(tmp_path).items():
+        path.write_text(text)
+    again = Results.read(tmp_path)
+    assert figure.judge(again) == figure.judge(results)
+    drawn = reproduce.drawn(figure, again)
+    assert drawn[".png"].startswith(b"\x89PNG")
+    assert drawn[".pdf"].startswith(b"%PDF")
+
+
+def test_the_list_says_what_each_costs_and_what_came_of_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    cli.main(["reproduce", "--list", "--json"])
+    figures = {each["name"]: each for each in json.loads(capsys.readouterr().out)["figures"]}
+    assert set(figures) == {"coverage", "control", "emergence", "horizon"}
+    assert figures["coverage"]["status"] == "not made"
+    assert figures["coverage"]["scales"]["full"] == {
+        "seeds": 10,
+        "steps": 50_000_000,
+        "two_cores_s": 150_000,
+        "gpu_s": 2000,
+    }
+    made = tmp_path / "results" / "control"
+    made.mkdir(parents=True)
+    (made / "about.json").write_text(json.dumps({"training_seeds": 3, "steps": 1000}))
+    (made / "claims.json").write_text(json.dumps([{"claim": "it flips", "verdict": "holds"}]))
+    cli.main(["reproduce", "--list"])
+    printed = capsys.readouterr().out
+    assert "made with 3 seeds of 1,000 steps: 1 holds" in printed
+    assert "emergence" in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((), "name a figure"),
+        (("covrage",), "did you mean 'coverage'"),
+        (("coverage", "--seeds", "0"), "--seeds must be at least 1"),
+        (("coverage", "--steps", "100"), "at least one update's 8,192"),
+        (("coverage", "--steps", "many"), "--steps must be a whole number"),
+        (("coverage", "--workers", "0"), "--workers must be at least 1"),
+    ],
+)
+def test_mistakes_get_one_sentence(words, sentence, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["reproduce", *words])
+    assert stopped.value.code == 2
+    assert sentence in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def _judge(results):
+    ours = float(np.mean(results.of_frozen("ladder/game", "random", "end/total")))
+    return [Claim("it plays", "it plays", "reward", ours, ours, ours, 1, "holds")]
+
+
+TINY = Figure(
+    "tiny",
+    "whether it plays",
+    "nowhere",
+    {"ladder/game": {}},
+    {"random": Arm("random", "random"), "task": Arm("task", "task", {"stack": 1})},
+    {"small": 8192, "full": 16384},
+    ("end/total", "mean/total"),
+    ("end/total",),
+    _judge,
+)
+
+
+@pytest.mark.slow
+def test_a_figure_from_end_to_end_is_made_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(reproduce.FIGURES, "tiny", TINY)
+    words = ["reproduce", "tiny", "--seeds", "2", "--workers", "2", "--out", str(tmp_path / "tiny"), "--json"]
+    cli.main(words)
+    result = json.loads(capsys.readouterr().out)
+    assert (result["failed"], result["signal"]) == ({}, 0)
+    assert result["claims"][0]["verdict"] == "holds"
+    names = {"rows.csv", "frozen.csv", "about.json", "claims.json", "tiny.png", "tiny.pdf"}
+    assert names <= {path.name for path in (tmp_path / "tiny").iterdir()}
+    results = Results.read(tmp_path / "tiny")
+    assert sorted((row["arm"], row["seed"]) for row in results.frozen) == [
+        (arm, seed) for arm in ("random", "task") for seed in (0.0, 1.0)
+    ]
+    assert [dataclasses.asdict(each) | {"figure": "tiny"} for each in _judge(results)] == json.loads(
+        (tmp_path / "tiny" / "claims.json").read_text()
+    )
+    played = (tmp_path / "tiny" / "ladder-game-task" / "frozen.json").stat().st_mtime_ns
+    # What is finished is neither trained nor played again.
+    again = reproduce.ask("tiny", scale="small", seeds=2, steps=None, out=tmp_path / "tiny")
+    assert len(reproduce.job(again, "ladder/game", "task").commands) == 1
+    assert (tmp_path / "tiny" / "ladder-game-task" / "frozen.json").stat().st_mtime_ns == played
