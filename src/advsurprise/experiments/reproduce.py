@@ -137,7 +137,7 @@ def gather(asked: Asked) -> Results:
     return Results(tuple(rows), tuple(played))
 
 
-def _rounded(value: float) -> float | str:
+def _rounded(value: float | int) -> float | int | str:
     return value if isinstance(value, int) else float(f"{value:.6g}") if math.isfinite(value) else ""
 
 
