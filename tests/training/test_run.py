@@ -218,6 +218,21 @@ def test_what_cannot_be_trained_leaves_no_folder(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_two_processes_never_train_into_one_folder(tmp_path, loop):
+    holds = "import pathlib, sys, time; from advsurprise.training.folder import locked\n"
+    holds += "with locked(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    other = subprocess.Popen([sys.executable, "-c", holds, tmp_path / "run"], stdout=subprocess.PIPE, text=True)
+    assert other.stdout.readline() == "held\n"
+    with pytest.raises(UserError, match="is being trained by another process"):
+        run.train(TINY, tmp_path / "run", loop=loop)
+    assert not list((tmp_path / "run").iterdir())
+    # A process that is killed leaves no lock behind.
+    other.kill()
+    other.communicate()
+    with folder.locked(tmp_path / "run"):
+        assert not list((tmp_path / "run").iterdir())
+
+
 def test_what_a_killed_writer_left_does_not_make_a_folder_foreign(tmp_path):
     (tmp_path / ".config.json.99.tmp").write_text("{")
     folder.prepare_folder(TINY, tmp_path, fresh=False)

@@ -6,11 +6,20 @@ checkpoints/    the whole state, twice
 card.md         what this is and how to use it, for a person
 """
 
+import contextlib
 import dataclasses
+import errno
 import json
+import os
 import pathlib
 import shutil
+from collections.abc import Iterator
 from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None
 
 from advsurprise.config import MAY_CHANGE, RunConfig, from_dict
 from advsurprise.errors import UserError
@@ -44,6 +53,37 @@ def prepare_folder(cfg: RunConfig, folder: pathlib.Path, *, fresh: bool) -> None
             (folder / name).unlink(missing_ok=True)
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     write_config(folder / CONFIG, {"config": cfg.as_dict()}, fresh=fresh)
+
+
+@contextlib.contextmanager
+def locked(folder: pathlib.Path) -> Iterator[None]:
+    """Keeps other processes from training into a folder, which is made if it is not there.
+
+    The lock is on the folder itself and belongs to the process: nothing is left of it, however the process ends. File
+    systems without locks do without.
+    """
+    files.make_folder(folder)
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        _lock(descriptor, folder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: pathlib.Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UserError(
+            f"{folder} is being trained by another process; wait for it, or choose another folder"
+        ) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL):
+            raise
 
 
 def write_config(path: pathlib.Path, contents: dict[str, Any], *, fresh: bool) -> None:

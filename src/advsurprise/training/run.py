@@ -16,7 +16,7 @@ from advsurprise.config import RunConfig
 from advsurprise.errors import UserError
 from advsurprise.learning.interaction import Agent
 from advsurprise.training import checkpoint, loops, metrics
-from advsurprise.training.folder import CHECKPOINTS, METRICS, check_folder, prepare_folder, read_run, write_card
+from advsurprise.training.folder import CHECKPOINTS, METRICS, check_folder, locked, prepare_folder, read_run, write_card
 from advsurprise.training.signals import stop_signals
 from advsurprise.training.state import Loop, TrainState
 
@@ -121,7 +121,7 @@ def prepare(
     """
     check_folder(cfg, folder, fresh=fresh)
     keep_compiled()
-    with loops.open_loop(cfg) if loop is None else nullcontext(loop) as loop:
+    with loops.open_loop(cfg) if loop is None else nullcontext(loop) as loop, locked(folder):
         for note in loop.notes:
             log(note)
         prepare_folder(cfg, folder, fresh=fresh)
