@@ -16,6 +16,7 @@ from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.envs.base import AbstractEnv
 from advsurprise.envs.host.base import Host
 from advsurprise.errors import UserError
+from advsurprise.evaluation import notebook
 from advsurprise.evaluation.play import CHUNK, play, play_host
 from advsurprise.evaluation.player import AgentPlayer
 from advsurprise.evaluation.record import record
@@ -27,6 +28,7 @@ from advsurprise.learning.interaction import Agent
 from advsurprise.learning.players import Player, with_players
 from advsurprise.training import run
 from advsurprise.training.loops import whole_episodes
+from advsurprise.training.track import read_names
 from advsurprise.types import EnvSpec
 
 EVALUATION_SEED = 1_000_000
@@ -49,6 +51,13 @@ class Trained:
     """One agent per seed."""
     updates: int
     """Updates done."""
+
+    def __repr__(self) -> str:
+        return notebook.plain(self.folder, self.config, self.updates)
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: a table and learning curves."""
+        return notebook.rich(self.folder, self.config, self.updates)
 
     def evaluate(
         self,
@@ -109,12 +118,44 @@ class Trained:
         write_page(path, [each.recorded(episodes) for each in (self, beside) if each is not None])
         return path
 
-    def recorded(self, episodes: int) -> Replayed:
-        """The run with some episodes of every seed, recorded step by step."""
+    def film(
+        self,
+        path: str | pathlib.Path | None = None,
+        *,
+        episodes: int = 1,
+        seed: int | None = None,
+        world_seed: int = 0,
+        fps: int = 8,
+    ) -> pathlib.Path:
+        """Writes a film of episodes of one training seed (the first unless one is named) and returns where: `film.mp4`
+        in the run's folder unless a path is given. A path that ends in .gif makes that, .png a contact sheet.
+
+        The film shows the first episodes of the replay; those of another `world_seed` have other layouts and noise.
+        """
+        from advsurprise.evaluation import film
+
+        path = self.folder / "film.mp4" if path is None else pathlib.Path(path)
+        film.check(path, episodes=episodes, fps=fps)
+        film.write(path, self.recorded(episodes, seed=self.seed_or_first(seed), world_seed=world_seed), fps=fps)
+        return path
+
+    def seed_or_first(self, seed: int | None) -> int:
+        """A training seed of the run; the first if none is named."""
+        if seed is None:
+            return self.config.seeds[0]
+        if seed not in self.config.seeds:
+            known = ", ".join(map(str, self.config.seeds))
+            raise UserError(f"{self.folder} was not trained with seed {seed}; it has {known}")
+        return seed
+
+    def recorded(self, episodes: int, *, seed: int | None = None, world_seed: int = 0) -> Replayed:
+        """The run with some episodes of one training seed or of every one, recorded step by step, in the layouts and
+        noise of the evaluation seed number `world_seed`."""
         cfg, world = self.config, envs.find(self.config.env)
         env = world.make(**cfg.env_fields) if world.kind == "pure" else world.open(episodes, **cfg.env_fields)
         try:
-            recorded = record(env, self.agents, episodes=episodes, seed=EVALUATION_SEED)
+            agents = {of: agent for of, agent in zip(cfg.seeds, self.agents, strict=True) if seed in (None, of)}
+            played = record(env, list(agents.values()), episodes=episodes, seed=EVALUATION_SEED + world_seed)
         finally:
             if isinstance(env, Host):
                 env.close()
@@ -128,7 +169,7 @@ class Trained:
             ),
         }
         pure = None if isinstance(env, Host) else env
-        seeds = dict(zip(cfg.seeds, recorded, strict=True))
+        seeds = dict(zip(agents, played, strict=True))
         return Replayed(str(self.folder), pure, self.agents[0].method, about, seeds)
 
     @contextlib.contextmanager
@@ -199,9 +240,11 @@ def train(
     ppo: PPOConfig | None = None,
     env_fields: dict[str, Any] | None = None,
     method_fields: dict[str, Any] | None = None,
+    track: str | None = None,
     **run_fields: Any,
 ) -> Trained:
-    """Trains one seed with the command line's defaults; without `out`, into a temporary folder.
+    """Trains one seed with the command line's defaults; without `out`, into a temporary folder. `track` names trackers
+    as --track does.
 
     Ctrl-C stops it after the current update: the run is saved and `KeyboardInterrupt` raised.
 
@@ -219,7 +262,7 @@ def train(
     )
     cfg = cfg if "rollout" in run_fields else whole_episodes(cfg)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="advsurprise-")) if out is None else pathlib.Path(out)
-    result = run.train(cfg, folder)
+    result = run.train(cfg, folder, trackers=None if track is None else read_names(track))
     if result.signal:
         sentence = f"stopped after {result.steps:,} steps and saved; continue with: advsurprise resume {folder}"
         raise KeyboardInterrupt(sentence) if result.signal == signal.SIGINT else SystemExit(128 + result.signal)

@@ -22,6 +22,10 @@ class WorldWarning(RuntimeWarning):
     """Something went wrong in a world, and training goes on without it: one sentence."""
 
 
+class TrackWarning(RuntimeWarning):
+    """A tracker failed and gets no more rows; training goes on: one sentence."""
+
+
 def check(rules: Iterable[tuple[bool, str]], *, subject: str = "") -> None:
     """Refuses a configuration with the sentence of the first rule that does not hold."""
     for holds, sentence in rules:

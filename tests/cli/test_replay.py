@@ -1,6 +1,7 @@
-"""`advsurprise replay` from the command line."""
+"""`advsurprise replay` and `advsurprise film` from the command line."""
 
 import json
+import sys
 
 import pytest
 
@@ -33,13 +34,40 @@ def test_a_run_on_disk_becomes_a_page(run, capsys):
 
 def test_mistakes_are_sentences(run, capsys):
     for words, sentence in (
-        ([str(run), "--episodes", "0"], "a replay has from 1 to 64 episodes, not 0"),
-        ([str(run)] * 3, "a replay shows one run, or two side by side, not 3"),
+        (["replay", str(run), "--episodes", "0"], "a replay has from 1 to 64 episodes, not 0"),
+        (["replay", *[str(run)] * 3], "a replay shows one run, or two side by side, not 3"),
+        (["film", str(run), "--out", "film.avi"], "not 'film.avi'"),
+        (["film", str(run), "--seed", "7"], f"{run} was not trained with seed 7; it has 0"),
     ):
         with pytest.raises(SystemExit) as stopped:
-            cli.main(["replay", *words])
+            cli.main(words)
         assert stopped.value.code == 2
         assert sentence in capsys.readouterr().err
+
+
+def test_a_run_on_disk_becomes_a_film_and_a_contact_sheet(run, capsys):
+    cli.main(["film", str(run), "--episodes", "2", "--fps", "5", "--json"])
+    result = json.loads(capsys.readouterr().out)
+    made = run / "film.mp4"
+    assert (result["film"], result["bytes"], result["seed"]) == (str(made), made.stat().st_size, 0)
+    # Episodes of five steps, and the state after each.
+    assert (result["pictures"], result["film_seconds"]) == (12, 2.4)
+    sheet = run / "sheet.png"
+    cli.main(["film", str(run), "--episodes", "2", "--world-seed", "1", "--out", str(sheet)])
+    captured = capsys.readouterr()
+    assert captured.err.splitlines() == ["playing 2 episodes …", "drawing 10 steps …"]
+    assert captured.out.startswith(f"2 episodes of seed 0: {sheet} (12 pictures, ")
+    assert captured.out.endswith(f"advsurprise replay {run}\n")
+    assert sheet.read_bytes().startswith(b"\x89PNG")
+    assert api.load(run).film(run / "again.png", episodes=2, world_seed=1).read_bytes() == sheet.read_bytes()
+
+
+def test_a_film_without_the_extra_exits_3_before_anything_is_played(run, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["film", str(run), "--out", str(run / "none.mp4")])
+    assert stopped.value.code == 3
+    assert capsys.readouterr().err.endswith('pip install "advsurprise[video]"\n')
 
 
 def test_texts_cannot_end_the_element_they_are_in():

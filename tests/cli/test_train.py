@@ -32,6 +32,7 @@ from advsurprise.errors import UserError
         (("train", "--set", "method.quiet=2"), "quiet must be at least 0 and below 1"),
         (("train", "--set", "env.view=6"), "view must be odd"),
         (("train", "--set", "bodies"), "write --set FIELD=VALUE"),
+        (("train", "--track", "tensorbord"), "did you mean 'tensorboard'"),
         (("train", "--config", "no.yaml"), "a .json or .toml file"),
         (("train", "--config", "no.json"), "could not read no.json"),
         (("train", "--dry-run", "--env", "CartPole-v1"), "--dry-run needs a pure world, not CartPole-v1"),

@@ -44,13 +44,18 @@ def test_switches_that_stop_and_start_look_different():
 
 @pytest.mark.parametrize("code", range(tiles.NUM_CODES))
 def test_shapes_make_the_same_picture_as_the_painters(code):
-    side = 32 * render.OVERSAMPLING
-    canvas = render.Canvas(side)
-    canvas.rectangle(0, 0.031, 0, 1, render.LINE)
-    canvas.rectangle(0, 1, 0, 0.031, render.LINE)
-    for kind, *numbers, colour in render.shapes(code):
-        rgb = [int(colour[part : part + 2], 16) for part in (1, 3, 5)]
-        (canvas.rectangle if kind == "r" else canvas.circle)(*numbers, rgb)
-    pixels = canvas.pixels.reshape(32, render.OVERSAMPLING, 32, render.OVERSAMPLING, 3).mean(axis=(1, 3))
     # Colours of shapes are whole numbers.
-    np.testing.assert_allclose(pixels, render.tile(code, None, False, 32), atol=1.5)
+    for lighter in (False, True):
+        drawn = render.tile_of(render.shapes(code), 32, lighter).astype(int)
+        np.testing.assert_allclose(drawn, render.tile(code, None, lighter, 32), atol=2)
+
+
+def test_the_body_is_drawn_in_the_colour_of_its_role_edged_with_white():
+    drawn = render.tile_of((), 32, False, 1, "#0069a6")
+    assert drawn[12, 16].tolist() == [0x00, 0x69, 0xA6]
+    assert drawn[2, 2].tolist() == [0, 0, 0]
+    is_white = (drawn == 255).all(axis=-1)
+    assert 10 < is_white.sum() < 200
+    # It points down: the tip is narrow.
+    is_body = is_white | (drawn == (0x00, 0x69, 0xA6)).all(axis=-1)
+    assert is_body[8].sum() > 2 * is_body[22].sum() > 0

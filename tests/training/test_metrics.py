@@ -4,15 +4,13 @@ import io
 import json
 import math
 import pathlib
-import sys
 import tempfile
-import types
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from advsurprise.errors import MissingExtra, UserError
+from advsurprise.errors import UserError
 from advsurprise.training import metrics
 
 ROWS = [{"step": 10 * i, "seed": seed, "loss": 1 / (i + 3), "phase": "é"} for i in range(5) for seed in (0, 1)]
@@ -284,35 +282,7 @@ def test_counts(number, text):
     assert metrics._count(number) == text
 
 
-# ----------------------------------------------------------------------------------------- TensorBoard, fan out
-
-
-class FakeWriter:
-    def __init__(self, folder, purge_step):
-        self.calls = [(folder, purge_step)]
-
-    def add_scalar(self, name, value, step):
-        self.calls.append((name, value, step))
-
-    def close(self):
-        self.calls.append("closed")
-
-
-def test_tensorboard_gets_numbers_by_seed(monkeypatch, tmp_path):
-    module = types.ModuleType("tensorboardX")
-    monkeypatch.setattr(module, "SummaryWriter", FakeWriter, raising=False)
-    monkeypatch.setitem(sys.modules, "tensorboardX", module)
-    sink = metrics.TensorBoard(tmp_path, 7)
-    sink.write({"step": 8, "seed": 3, "loss": 0.5, "phase": "training"})
-    sink.write({"step": 9, "loss": 0.25})
-    sink.close()
-    assert sink._writer.calls == [(str(tmp_path), 8), ("seed_3/loss", 0.5, 8), ("loss", 0.25, 9), "closed"]
-
-
-def test_tensorboard_says_how_to_install_it(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "tensorboardX", None)
-    with pytest.raises(MissingExtra, match=r"advsurprise\[track\]"):
-        metrics.TensorBoard(tmp_path, None)
+# --------------------------------------------------------------------------------------------------- fan out
 
 
 class Memory:

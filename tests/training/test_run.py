@@ -14,6 +14,7 @@ from contextlib import nullcontext
 import jax
 import numpy as np
 import pytest
+from event_files import scalars
 
 import advsurprise
 from advsurprise.cli import main as cli
@@ -261,6 +262,30 @@ def test_the_versions_of_the_beginning_are_kept_and_later_ones_listed(tmp_path, 
         assert config().get("resumed_with") == (resumed and [{"jax": each} for each in resumed])
     folder.prepare_folder(TINY, tmp_path, fresh=True)
     assert "resumed_with" not in config()
+
+
+def test_trackers_get_the_rows_also_after_a_stop(tmp_path, loop, monkeypatch, capsys):
+    """Stopped after update 3 and resumed without being told of trackers again; `--fresh` removes what they wrote."""
+    monkeypatch.setattr(loops, "open_loop", lambda cfg: nullcontext(Signals(loop, 3, signal.SIGTERM)))
+    words = ["train", *WORDS, "--steps", "240", "--out", str(tmp_path)]
+    with pytest.raises(SystemExit):
+        cli.main([*words, "--track", "tensorboard"])
+    assert f"tensorboard --logdir {tmp_path}" in capsys.readouterr().err
+    monkeypatch.setattr(loops, "open_loop", lambda cfg: nullcontext(loop))
+    cli.main(["resume", str(tmp_path)])
+    rows = read_rows(tmp_path / "metrics.jsonl")
+    assert [row["update"] for row in rows] == [number for number in range(1, 13) for _ in TINY.seeds]
+    shown = scalars(tmp_path / "track" / "tensorboard")
+    wanted = {
+        (f"seed_{row['seed']}/{name}", row["step"]): row[name] for row in rows for name in set(row) - {"step", "seed"}
+    }
+    finite = {key: np.float32(value) for key, value in wanted.items() if np.isfinite(float(value))}
+    assert len(finite) > 24 * 10
+    assert shown == finite
+    tracked = _tensors(tmp_path)
+    cli.main([*words, "--fresh"])
+    assert not (tmp_path / "track").exists()
+    assert _tensors(tmp_path) == tracked
 
 
 def test_a_damaged_checkpoint_is_skipped_for_the_one_before(tmp_path, loop):

@@ -11,7 +11,7 @@ PACKAGES = ("jax", "jaxlib", "equinox", "optax", "gymnasium", "safetensors", "nu
 EXTRAS = {
     "atari": "ale-py",
     "doom": "vizdoom",
-    "video": "imageio",
+    "video": "imageio-ffmpeg",
     "track": "tensorboardX",
     "ray": "ray",
     "oracle": "minigrid",

@@ -5,7 +5,7 @@ import functools
 import pathlib
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from advsurprise.cli.output import show
@@ -13,20 +13,32 @@ from advsurprise.config import RunConfig, read_count
 from advsurprise.errors import UserError
 from advsurprise.evaluation import comparison, labels
 from advsurprise.evaluation.comparison import Comparison
-from advsurprise.training import metrics, run
+from advsurprise.training import metrics, run, track
 from advsurprise.training.folder import read_run
 
 Log = Callable[[str], None]
 
 
 def train(
-    asked: RunConfig | Comparison, out: pathlib.Path | None, *, fresh: bool, quiet: bool, log: Log
+    asked: RunConfig | Comparison,
+    out: pathlib.Path | None,
+    *,
+    trackers: Sequence[str] | None = None,
+    fresh: bool,
+    quiet: bool,
+    log: Log,
 ) -> dict[str, Any]:
     """Trains one method, or several one after the other and plots them; a progress line goes to standard error."""
+    train_one = functools.partial(_train_one, trackers=trackers, quiet=quiet, log=log)
     if isinstance(asked, Comparison):
-        return _compare(asked, out or _default_folder(asked.base.env, "comparison"), fresh=fresh, quiet=quiet, log=log)
+        folder = out or _default_folder(asked.base.env, "comparison")
+        comparison.prepare(asked, folder, fresh=fresh)
+        if trackers is not None:
+            for name in asked.fields:
+                track.remember(folder / name, trackers)
+        return _compare(asked, folder, functools.partial(train_one, fresh=False), log)
     folder = out or _default_folder(asked.env, asked.method)
-    result = _train_one(asked, folder, fresh=fresh, quiet=quiet, log=log)
+    result = train_one(asked, folder, fresh=fresh)
     _exit_if_stopped(result.stopped_by, folder)
     table = labels.of_config(asked)
     return {
@@ -65,9 +77,7 @@ def text(result: dict[str, Any]) -> str:
     return "\n".join([*lines, f"Evaluate it: advsurprise eval {result['run']}"])
 
 
-def _compare(asked: Comparison, folder: pathlib.Path, *, fresh: bool, quiet: bool, log: Log) -> dict[str, Any]:
-    comparison.prepare(asked, folder, fresh=fresh)
-    train_one = functools.partial(_train_one, fresh=False, quiet=quiet, log=log)
+def _compare(asked: Comparison, folder: pathlib.Path, train_one: comparison.TrainOne, log: Log) -> dict[str, Any]:
     stopped_by, failed = comparison.train(asked, folder, train_one, log=log)
     _exit_if_stopped(stopped_by, folder)
     drawn = comparison.draw([folder], log=log)
@@ -75,7 +85,9 @@ def _compare(asked: Comparison, folder: pathlib.Path, *, fresh: bool, quiet: boo
     return {"comparison": str(folder), "methods": names, "seeds": seeds, "failed": failed, **drawn}
 
 
-def _train_one(cfg: RunConfig, folder: pathlib.Path, *, fresh: bool, quiet: bool, log: Log) -> run.RunResult:
+def _train_one(
+    cfg: RunConfig, folder: pathlib.Path, *, trackers: Sequence[str] | None, fresh: bool, quiet: bool, log: Log
+) -> run.RunResult:
     lost = cfg.steps - cfg.updates * cfg.steps_per_update
     rounding = f" ({lost:,} fewer than asked for, to make whole updates)" if lost else ""
     log(
@@ -83,7 +95,7 @@ def _train_one(cfg: RunConfig, folder: pathlib.Path, *, fresh: bool, quiet: bool
         f"{len(cfg.seeds)} seed(s), {cfg.bodies} bodies, to {folder}"
     )
     progress = None if quiet else functools.partial(_console, cfg)
-    return run.train(cfg, folder, fresh=fresh, log=log, progress=progress)
+    return run.train(cfg, folder, fresh=fresh, log=log, progress=progress, trackers=trackers)
 
 
 def _console(cfg: RunConfig, loop: Any) -> metrics.Sink:

@@ -46,6 +46,8 @@ class Train:
     config: Annotated[pathlib.Path | None, optional("FILE", "none")] = None
     """A .json or .toml file of settings. Flags and --set override it."""
     settings: Settings = ()
+    track: Annotated[str | None, optional("TRACKER[,…]", "those that the run had before, or none")] = None
+    """Trackers that get the metrics too (extra `track`): tensorboard, wandb (offline, unless WANDB_MODE is set)."""
     fresh: bool = False
     """Delete an existing run in the folder and start over."""
     dry_run: bool = False
@@ -55,6 +57,7 @@ class Train:
     def run(self) -> None:
         from advsurprise.cli import plan, resolve, train
         from advsurprise.learning import devices
+        from advsurprise.training.track import read_names
 
         devices.see_cores()
         flags: dict[str, Any] = {
@@ -71,7 +74,9 @@ class Train:
             asked = resolve.resolve(method=self.method, **flags)
         if self.dry_run:
             return show(plan.dry_run(asked, log), plan.text, as_json=self.json)
-        train.show_trained(train.train(asked, self.out, fresh=self.fresh, quiet=self.json, log=log), as_json=self.json)
+        trackers = None if self.track is None else read_names(self.track)
+        result = train.train(asked, self.out, trackers=trackers, fresh=self.fresh, quiet=self.json, log=log)
+        train.show_trained(result, as_json=self.json)
 
 
 @dataclass(frozen=True)
@@ -162,6 +167,39 @@ class Replay:
 
         result = replay.replay(self.folders, episodes=self.episodes, out=self.out, show=self.open, log=log)
         show(result, replay.text, as_json=self.json)
+
+
+@dataclass(frozen=True)
+class Film:
+    """Write a film of trained policies: the world, what the body sees, who acts, and the surprise. Needs no display."""
+
+    run_folder: RunFolder
+    """Folder of the run."""
+    episodes: int = 1
+    """Episodes, one after the other."""
+    seed: Annotated[int | None, optional("SEED", "the run's first")] = None
+    """Training seed whose policies are shown."""
+    world_seed: int = 0
+    """Number of the evaluation seed that layouts and noise come from; 0 for those of the replay."""
+    out: Annotated[pathlib.Path | None, optional("FILE", "film.mp4 in the run's folder")] = None
+    """File to write: .mp4 (extra `video`), .gif, or .png for a contact sheet of pictures at equal intervals."""
+    fps: int = 8
+    """Steps per second."""
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.cli import film
+
+        result = film.film(
+            self.run_folder,
+            episodes=self.episodes,
+            seed=self.seed,
+            world_seed=self.world_seed,
+            out=self.out,
+            fps=self.fps,
+            log=log,
+        )
+        show(result, film.text, as_json=self.json)
 
 
 @dataclass(frozen=True)

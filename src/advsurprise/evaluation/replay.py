@@ -140,9 +140,9 @@ def episode_data(run: Replayed, episode: Episode) -> dict[str, Any]:
         "value": episode.value,
         "reward": np.stack([episode.reward[role] for role in run.method.roles], axis=1),
         "trace": np.stack([each.value for each in episode.trace.values()]) if episode.trace else np.zeros((0, 0)),
-        "scored": _scored(episode).astype(np.uint8),
+        "scored": scored(episode).astype(np.uint8),
         "measures": np.stack([episode.measures[name] for name in run.method.spec.info], axis=1),
-        **_views(run, episode),
+        **views(run, episode),
     }
     ends = [episode.at_end[name] for name in run.method.spec.info]
     return {
@@ -159,13 +159,13 @@ def _probability(logits: np.ndarray) -> np.ndarray:
     return weight / weight.sum(axis=-1, keepdims=True)
 
 
-def _scored(episode: Episode) -> np.ndarray:
+def scored(episode: Episode) -> np.ndarray:
     """Steps from which the method makes its reward, where it says so."""
     counts = [each.counts for each in episode.trace.values()]
     return np.any(counts, axis=0) if counts else np.zeros(len(episode.role), bool)
 
 
-def _views(run: Replayed, episode: Episode) -> dict[str, Any]:
+def views(run: Replayed, episode: Episode) -> dict[str, Any]:
     """What is drawn: the world, what the body sees, and what the density model expects it to see."""
     kind, scene = run.method.spec.observation_kind, episode.scene
     tiled = scene is not None

@@ -1,6 +1,7 @@
 """Pictures of a grid in MiniGrid's style: numpy only, tiles drawn once and kept."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ RGB = np.array(
 )
 """MiniGrid's colours, by number."""
 LINE = (100, 100, 100)
-BLACK = (0, 0, 0)
+BLACK, WHITE = (0, 0, 0), (255, 255, 255)
 OVERSAMPLING = 3
 HIGHLIGHT = 0.3
 """How far visible cells are mixed with white."""
@@ -30,31 +31,67 @@ def draw(
     tile_size: int = 32,
 ) -> UInt8[np.ndarray, "pixel_rows pixel_columns 3"]:
     """The whole grid, axes of `codes` and `seen` [x, y]; `seen` cells are highlighted."""
-    width, height = codes.shape
-    image = np.zeros((height * tile_size, width * tile_size, 3), np.uint8)
-    for x, y in np.ndindex(width, height):
+
+    def cell(x: int, y: int) -> np.ndarray:
         facing = direction if (x, y) == tuple(position) else None
-        picture = tile(int(codes[x, y]), facing, bool(seen[x, y]), tile_size)
-        image[y * tile_size : (y + 1) * tile_size, x * tile_size : (x + 1) * tile_size] = picture
+        return tile(int(codes[x, y]), facing, bool(seen[x, y]), tile_size)
+
+    return mosaic(codes.shape, cell, tile_size)
+
+
+def mosaic(
+    shape: tuple[int, ...], cell: Callable[[int, int], np.ndarray], size: int
+) -> UInt8[np.ndarray, "pixel_rows pixel_columns 3"]:
+    """Pictures of cells, each by its column and row, put together; `shape` is how many columns and rows there are."""
+    width, height = shape
+    image = np.zeros((height * size, width * size, 3), np.uint8)
+    for x, y in np.ndindex(width, height):
+        image[y * size : (y + 1) * size, x * size : (x + 1) * size] = cell(x, y)
     return image
 
 
 @functools.lru_cache(maxsize=4096)
 def tile(code: int, facing: int | None, highlighted: bool, size: int) -> UInt8[np.ndarray, "size size 3"]:
     """One cell; `facing` draws the body in it."""
-    canvas = Canvas(size * OVERSAMPLING)
-    canvas.rectangle(0, 0.031, 0, 1, LINE)
-    canvas.rectangle(0, 1, 0, 0.031, LINE)
+    canvas = _empty_cell(size)
     kind, colour, state = (int(i) for i in tiles.SYMBOL_OF[code])
     painter = PAINTERS.get(NAME_OF_TYPE[kind])
     if painter is not None:
         painter(canvas, RGB[colour], state)
     if facing is not None:
         canvas.arrow(facing, RGB[0])
-    pixels = canvas.pixels
     if highlighted:
-        pixels = pixels + HIGHLIGHT * (255 - pixels)
-    pixels = pixels.reshape(size, OVERSAMPLING, size, OVERSAMPLING, 3).mean(axis=(1, 3))
+        canvas.lighten(HIGHLIGHT)
+    return _shrunk(canvas, size)
+
+
+@functools.lru_cache(maxsize=4096)
+def tile_of(
+    drawn: tuple[tuple[Any, ...], ...], size: int, highlighted: bool = False, facing: int | None = None, body: str = ""
+) -> UInt8[np.ndarray, "size size 3"]:
+    """A cell of any world, drawn with these shapes (see `shapes`); `facing` draws the body in the colour `body`, edged
+    with white."""
+    canvas = _empty_cell(size)
+    for kind, *shape, colour in drawn:
+        paint: Callable[..., None] = canvas.rectangle if kind == "r" else canvas.circle
+        paint(*shape, rgb(colour))
+    if highlighted:
+        canvas.lighten(HIGHLIGHT)
+    if facing is not None:
+        canvas.arrow(facing, WHITE, scale=1.1)
+        canvas.arrow(facing, rgb(body), scale=0.8)
+    return _shrunk(canvas, size)
+
+
+def _empty_cell(size: int) -> "Canvas":
+    canvas = Canvas(size * OVERSAMPLING)
+    canvas.rectangle(0, 0.031, 0, 1, LINE)
+    canvas.rectangle(0, 1, 0, 0.031, LINE)
+    return canvas
+
+
+def _shrunk(canvas: "Canvas", size: int) -> UInt8[np.ndarray, "size size 3"]:
+    pixels = canvas.pixels.reshape(size, OVERSAMPLING, size, OVERSAMPLING, 3).mean(axis=(1, 3))
     return pixels.clip(0, 255).astype(np.uint8)
 
 
@@ -87,6 +124,12 @@ def _hex(colour) -> str:
     return "#" + "".join(f"{int(part):02x}" for part in colour)
 
 
+def rgb(colour: str) -> tuple[int, int, int]:
+    """The parts of a colour written #rrggbb."""
+    red, green, blue = bytes.fromhex(colour.removeprefix("#"))
+    return red, green, blue
+
+
 class Canvas:
     """A square picture addressed in fractions of its side."""
 
@@ -103,14 +146,19 @@ class Canvas:
         """Fills a disc."""
         self.pixels[(self.x - x) ** 2 + (self.y - y) ** 2 <= radius**2] = colour
 
-    def arrow(self, facing: int, colour) -> None:
-        """Fills the triangle that shows the body, pointing in its direction."""
+    def lighten(self, share: float) -> None:
+        """Mixes the whole picture with white."""
+        self.pixels += share * (255 - self.pixels)
+
+    def arrow(self, facing: int, colour, *, scale: float = 1.0) -> None:
+        """Fills the triangle that shows the body, pointing in its direction, scaled about its centroid."""
         angle = -np.pi / 2 * facing
         right, down = self.x - 0.5, self.y - 0.5
         along = np.cos(angle) * right - np.sin(angle) * down + 0.5
         across = np.sin(angle) * right + np.cos(angle) * down
-        # From a base of half-width 0.31 at 0.12 to the tip at 0.87.
-        self.pixels[(along >= 0.12) & (np.abs(across) <= 0.31 * (0.87 - along) / 0.75)] = colour
+        # From a base of half-width 0.31 at 0.12 to the tip at 0.87, the centroid being at 0.37.
+        base, tip = 0.37 - 0.25 * scale, 0.37 + 0.5 * scale
+        self.pixels[(along >= base) & (np.abs(across) <= 0.31 * (tip - along) / 0.75)] = colour
 
 
 def _wall(canvas: Canvas | Sketch, colour, state: int) -> None:

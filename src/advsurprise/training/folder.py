@@ -4,6 +4,7 @@ config.json     what was asked for, and the versions it was made with
 metrics.jsonl   one row per update and seed
 checkpoints/    the whole state, twice
 card.md         what this is and how to use it, for a person
+track/          what trackers write, if there are any
 """
 
 import contextlib
@@ -26,7 +27,7 @@ from advsurprise.errors import UserError
 from advsurprise.training import files
 from advsurprise.training.versions import versions
 
-CONFIG, METRICS, CHECKPOINTS, CARD = "config.json", "metrics.jsonl", "checkpoints", "card.md"
+CONFIG, METRICS, CHECKPOINTS, CARD, TRACK = "config.json", "metrics.jsonl", "checkpoints", "card.md", "track"
 
 
 def check_folder(cfg: RunConfig, folder: pathlib.Path, *, fresh: bool) -> None:
@@ -51,7 +52,8 @@ def prepare_folder(cfg: RunConfig, folder: pathlib.Path, *, fresh: bool) -> None
     if fresh and (folder / CONFIG).exists():
         for name in (CONFIG, METRICS, CARD):
             (folder / name).unlink(missing_ok=True)
-        shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+        for name in (CHECKPOINTS, TRACK):
+            shutil.rmtree(folder / name, ignore_errors=True)
     write_config(folder / CONFIG, {"config": cfg.as_dict()}, fresh=fresh)
 
 

@@ -1,4 +1,4 @@
-"""Where the numbers of a run go: JSON lines (the record), the console, TensorBoard.
+"""Where the numbers of a run go: JSON lines (the record) and the console; trackers are in `training.track`.
 
 A row is a flat dict. `step` is the row's place in the run; `seed` and `phase` are optional;
 names that begin with `wall_` depend on the clock, so a resumed run repeats all the others and not these.
@@ -17,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 import rich.console
 import rich.text
 
-from advsurprise.errors import UserError, require
+from advsurprise.errors import UserError
 from advsurprise.training import files
 
 Row = Mapping[str, float | int | str]
@@ -242,27 +242,6 @@ def _duration(seconds: float | int) -> str:
     if hours:
         return f"{hours}h{minutes:02d}m"
     return f"{minutes}m{seconds:02d}s" if minutes else f"{seconds}s"
-
-
-# ----------------------------------------------------------------------------------------------- TensorBoard
-
-
-class TensorBoard:
-    """Numbers as TensorBoard scalars, each seed under its own heading; needs the extra `track`."""
-
-    def __init__(self, folder: pathlib.Path, resume_step: int | None) -> None:
-        """resume_step as in `JsonLines`: TensorBoard hides what was written after it."""
-        purge = None if resume_step is None else resume_step + 1
-        self._writer = require("tensorboardX", extra="track").SummaryWriter(str(folder), purge_step=purge)
-
-    def write(self, row: Row) -> None:
-        heading = f"seed_{row['seed']}/" if "seed" in row else ""
-        for name, value in row.items():
-            if name not in {"step", "seed"} and isinstance(value, float | int):
-                self._writer.add_scalar(heading + name, value, row.get("step"))
-
-    def close(self) -> None:
-        self._writer.close()
 
 
 # ---------------------------------------------------------------------------------------------------- fan out

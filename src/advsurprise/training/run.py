@@ -5,7 +5,7 @@ import math
 import os
 import pathlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from advsurprise.config import RunConfig
 from advsurprise.errors import UserError
 from advsurprise.learning.interaction import Agent
-from advsurprise.training import checkpoint, loops, metrics
+from advsurprise.training import checkpoint, loops, metrics, track
 from advsurprise.training.folder import CHECKPOINTS, METRICS, check_folder, locked, prepare_folder, read_run, write_card
 from advsurprise.training.signals import stop_signals
 from advsurprise.training.state import Loop, TrainState
@@ -75,14 +75,17 @@ def train(
     fresh: bool = False,
     log: Log = lambda line: None,
     progress: Progress | None = None,
+    trackers: Sequence[str] | None = None,
     loop: Loop | None = None,
 ) -> RunResult:
     """Trains into a folder; an existing run there is continued. SIGINT and SIGTERM stop it after the current update.
 
     progress: makes another sink for the metrics, such as a console, once the run is ready.
+    trackers: names of trackers (`training.track`); those that the run had before if left out.
     loop: the run's own if left out; one that is given is not closed.
     """
-    with prepare(cfg, folder, fresh=fresh, log=log, progress=progress, loop=loop) as run, stop_signals() as stop:
+    prepared = prepare(cfg, folder, fresh=fresh, log=log, progress=progress, trackers=trackers, loop=loop)
+    with prepared as run, stop_signals() as stop:
         state, done, last = run.state, run.done, {}
         while done < cfg.updates and not stop:
             begun = time.perf_counter()
@@ -113,6 +116,7 @@ def prepare(
     fresh: bool,
     log: Log,
     progress: Progress | None,
+    trackers: Sequence[str] | None,
     loop: Loop | None,
 ) -> Iterator[Prepared]:
     """The one place where a run is made ready: compile cache, loop, folder, state and sinks, closed at the end.
@@ -126,14 +130,15 @@ def prepare(
             log(note)
         prepare_folder(cfg, folder, fresh=fresh)
         state, done = restore(loop, folder, log)
-        if done >= cfg.updates:
-            log(f"{folder} is already trained to {done * cfg.steps_per_update:,} steps")
-            progress = None
-        with (
-            closing(metrics.JsonLines(folder / METRICS, resume_step=done * cfg.steps_per_update)) as rows,
-            closing(metrics.fan_out([rows] if progress is None else [rows, progress(loop)])) as sink,
-        ):
-            yield Prepared(loop, state, done, sink)
+        step, others = done * cfg.steps_per_update, []
+        with closing(metrics.JsonLines(folder / METRICS, resume_step=step)) as rows:
+            if done >= cfg.updates:
+                log(f"{folder} is already trained to {step:,} steps")
+            else:
+                others = track.open_trackers(cfg, folder, trackers, resume_step=step, log=log)
+                others += [] if progress is None else [progress(loop)]
+            with closing(metrics.fan_out([rows, *others])) as sink:
+                yield Prepared(loop, state, done, sink)
 
 
 def keep_compiled() -> None:

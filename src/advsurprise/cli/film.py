@@ -1,0 +1,59 @@
+"""`advsurprise film`: episodes of a run as a film, or as a contact sheet."""
+
+import pathlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+from advsurprise.cli.evaluate import load
+from advsurprise.evaluation import film as films
+from advsurprise.training.run import keep_compiled
+
+
+def film(
+    folder: pathlib.Path,
+    *,
+    episodes: int,
+    seed: int | None,
+    world_seed: int,
+    out: pathlib.Path | None,
+    fps: int,
+    log: Callable[[str], None],
+) -> dict[str, Any]:
+    """Plays, draws and writes."""
+    path = out or folder / "film.mp4"
+    films.check(path, episodes=episodes, fps=fps)
+    keep_compiled()
+    begun = time.monotonic()
+    trained = load(folder)
+    seed = trained.seed_or_first(seed)
+    log(f"playing {_episodes(episodes)} …")
+    recorded = trained.recorded(episodes, seed=seed, world_seed=world_seed)
+    steps = sum(len(episode.role) for episode in recorded.seeds[seed])
+    log(f"drawing {steps:,} steps …")
+    made = films.write(path, recorded, fps=fps)
+    return {
+        "film": str(made.path),
+        "run": str(folder),
+        "episodes": episodes,
+        "seed": seed,
+        "world_seed": world_seed,
+        "pictures": made.pictures,
+        "film_seconds": round(made.seconds, 2),
+        "bytes": made.path.stat().st_size,
+        "seconds": round(time.monotonic() - begun, 2),
+    }
+
+
+def text(result: dict[str, Any]) -> str:
+    """Where the film is."""
+    length = f"{result['film_seconds']:g} s of film" if result["film_seconds"] else f"{result['pictures']} pictures"
+    return (
+        f"{_episodes(result['episodes'])} of seed {result['seed']}: {result['film']} "
+        f"({length}, {result['bytes'] / 1e6:.2f} MB)\n"
+        f"Step by step in the browser: advsurprise replay {result['run']}"
+    )
+
+
+def _episodes(number: int) -> str:
+    return f"{number} episode{'s' * (number != 1)}"
