@@ -133,7 +133,9 @@ def test_a_damaged_record_is_no_tracker(tmp_path):
 
 
 def test_wandb_offline_holds_the_numbers_of_the_rows(tmp_path, monkeypatch):
-    pytest.importorskip("wandb", reason="wandb is not installed: it is large, and only the extra `track` brings it")
+    wandb = pytest.importorskip(
+        "wandb", reason="wandb is not installed: it is large, and only the extra `track` brings it"
+    )
     from wandb.proto import wandb_internal_pb2
 
     monkeypatch.delenv("WANDB_MODE", raising=False)
@@ -141,12 +143,13 @@ def test_wandb_offline_holds_the_numbers_of_the_rows(tmp_path, monkeypatch):
     for row in ROWS:
         tracker.write(row)
     tracker.close()
+    wandb.teardown()  # its process writes the file; at the end of ours it is waited for
     (path,) = (tmp_path / "track" / "wandb").glob("offline-run-*/*.wandb")
     logged = {}
     for data in leveldb_records(path.read_bytes()[7:], skipped=7):
         record = wandb_internal_pb2.Record.FromString(data)
         items = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
-        logged |= {(name, items["step"]): value for name, value in items.items() if name.startswith("seed_")}
+        logged |= {(name, items["_step"]): value for name, value in items.items() if name.startswith("seed_")}
     assert {key: np.float32(value) for key, value in logged.items()} == expected(ROWS)
 
 

@@ -140,7 +140,7 @@ class TensorBoard:
 
 
 class WandB:
-    """A run of Weights & Biases, the same one when training is continued. Rows are drawn over the column `step`."""
+    """A run of Weights & Biases, the same one when training is continued; its steps are environment steps."""
 
     def __init__(self, cfg: RunConfig, folder: pathlib.Path, resume_step: int) -> None:
         wandb = require("wandb", extra=EXTRA)
@@ -156,11 +156,10 @@ class WandB:
             # Standard output and error are ours.
             settings=wandb.Settings(silent=True, console="off"),
         )
-        self._run.define_metric("step")
-        self._run.define_metric("*", step_metric="step")
 
     def write(self, row: Row) -> None:
-        self._run.log({"step": int(row["step"]), **numbers(row)})
+        # Rows of all seeds at a step become one of theirs.
+        self._run.log(numbers(row), step=int(row["step"]))
 
     def close(self) -> None:
         self._run.finish()
