@@ -111,6 +111,10 @@ def test_the_curve_is_surprise_with_scored_steps_shaded(rooms):
     np.testing.assert_allclose(chart.values, np.linspace(1, 6, STEPS))
     np.testing.assert_array_equal(chart.shaded, SCORED)
     assert chart.group.tolist() == [0, 0, 0, 1, 1, 1]
+    # The scale is for what comes after the first scored step.
+    assert chart.scaled.tolist() == [False] * 5 + [True]
+    chart = chart._replace(scaled=np.ones(STEPS, bool))
+    assert lettering.span(chart) == (1, 6)
     drawn = np.asarray(lettering.draw_chart(chart, 60, 600))
     (shaded,) = np.nonzero((drawn[2] == render.rgb(lettering.SHADE)).all(axis=-1))
     assert (shaded.min(), shaded.max()) == (400, 599)
@@ -195,6 +199,23 @@ def test_methods_without_a_model_show_rewards(rooms):
     chart = film.curve(rooms, episode._replace(trace={}, reward=paid))
     assert chart.values.tolist() == [1, 1, 1, 2, 2, 2]
     assert not chart.shaded.any()
+
+
+def test_a_curve_stays_within_its_scale(rooms):
+    """The model's value before it has seen anything is drawn at the end of the scale."""
+    chart = film.curve(rooms, rooms.seeds[3][0])._replace(scaled=np.arange(STEPS) >= 3)
+    assert lettering.span(chart) == (4, 6)
+    drawn = np.asarray(lettering.draw_chart(chart, 60, 600)).astype(int)
+    rows = [np.abs(drawn[:, 100 * step + 49] - EXPLORE).sum(axis=-1).argmin() for step in (0, 1, 2)]
+    assert len(set(rows)) == 1
+    assert 50 < rows[0] < 60
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "0"), (0.3333, "0.333"), (-4718.2, "-4,718"), (np.nan, "–"), (225.4, "225")]
+)
+def test_numbers_are_short(value, text):
+    assert lettering.number(value) == text
 
 
 def test_long_texts_are_cut():

@@ -103,11 +103,14 @@ def curve(run: Replayed, episode: Episode) -> Chart:
         title, values = next((name, traced.value) for name, traced in episode.trace.items())
     else:
         title, values = "reward of the role that acts", _rewards(run, episode)
-    partly = scored(episode) if not scored(episode).all() else np.zeros(len(episode.role), bool)
+    counts = np.asarray(scored(episode))
+    partly = counts & ~counts.all()
     title += "; shaded: scored steps" if partly.any() else ""
+    # Up to the first scored step a model has seen nothing: what surprises it then would hide all that comes later.
+    fitted = np.cumsum(counts) - counts > 0
     turn = np.cumsum(np.diff(episode.role, prepend=episode.role[:1]) != 0)
     colours = [role_colour(run.method, int(role)) for role in episode.role]
-    return Chart(title, np.asarray(values, np.float64), turn, colours, np.asarray(partly))
+    return Chart(title, np.asarray(values, np.float64), turn, colours, partly, fitted if fitted.any() else ~fitted)
 
 
 def _rewards(run: Replayed, episode: Episode) -> np.ndarray:

@@ -79,7 +79,7 @@ def number(value: float | np.floating) -> str:
     """A number in few letters; a dash where there is none."""
     if not np.isfinite(value):
         return "–"
-    return f"{value:.3g}" if 0 < abs(value) < 1e4 else f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 # ------------------------------------------------------------------------------------------------ curves
@@ -98,6 +98,8 @@ class Chart(NamedTuple):
     """Colour of each step."""
     shaded: Bool[np.ndarray, " T"]
     """Steps on a darker ground."""
+    scaled: Bool[np.ndarray, " T"]
+    """Steps that the scale is made for; what is beyond it on others is drawn at its end."""
 
 
 def draw_chart(chart: Chart, rows: int, columns: int) -> Image.Image:
@@ -107,7 +109,7 @@ def draw_chart(chart: Chart, rows: int, columns: int) -> Image.Image:
     for step in np.flatnonzero(chart.shaded):
         pen.rectangle((image.width * step / steps, 0, image.width * (step + 1) / steps, image.height), fill=SHADE)
     low, high = span(chart)
-    y = image.height - (0.06 + 0.88 * (chart.values - low) / (high - low)) * image.height
+    y = image.height - (0.06 + 0.88 * (np.clip(chart.values, low, high) - low) / (high - low)) * image.height
     x = [SMOOTH * column_of(step, steps, columns) for step in range(steps)]
     for step in np.flatnonzero(np.isfinite(y)):
         follows = step > 0 and np.isfinite(y[step - 1]) and chart.group[step] == chart.group[step - 1]
@@ -117,8 +119,8 @@ def draw_chart(chart: Chart, rows: int, columns: int) -> Image.Image:
 
 
 def span(chart: Chart) -> tuple[float, float]:
-    """The least and the greatest value of a curve, a little apart where they are the same."""
-    known = chart.values[np.isfinite(chart.values)]
+    """The ends of the scale, a little apart where they are the same."""
+    known = chart.values[chart.scaled & np.isfinite(chart.values)]
     low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
     return (low, high) if low < high else (low - 0.5, high + 0.5)
 
