@@ -111,9 +111,6 @@ def test_the_curve_is_surprise_with_scored_steps_shaded(rooms):
     np.testing.assert_allclose(chart.values, np.linspace(1, 6, STEPS))
     np.testing.assert_array_equal(chart.shaded, SCORED)
     assert chart.group.tolist() == [0, 0, 0, 1, 1, 1]
-    # The scale is for what comes after the first scored step.
-    assert chart.scaled.tolist() == [False] * 5 + [True]
-    chart = chart._replace(scaled=np.ones(STEPS, bool))
     assert lettering.span(chart) == (1, 6)
     drawn = np.asarray(lettering.draw_chart(chart, 60, 600))
     (shaded,) = np.nonzero((drawn[2] == render.rgb(lettering.SHADE)).all(axis=-1))
@@ -199,6 +196,14 @@ def test_methods_without_a_model_show_rewards(rooms):
     chart = film.curve(rooms, episode._replace(trace={}, reward=paid))
     assert chart.values.tolist() == [1, 1, 1, 2, 2, 2]
     assert not chart.shaded.any()
+
+
+def test_the_scale_is_for_what_comes_after_the_first_scored_step():
+    counts = np.zeros(20, bool)
+    assert film.scaled_steps(counts).all()
+    counts[[5, 15]] = True
+    assert np.flatnonzero(film.scaled_steps(counts)).tolist() == list(range(6, 20))
+    assert film.scaled_steps(counts[:12]).all()
 
 
 def test_a_curve_stays_within_its_scale(rooms):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Bool, UInt8
 from PIL import Image
 
 from advsurprise.errors import UserError
@@ -36,6 +36,10 @@ MEASURES = 4
 """Most of the world's measures that are written."""
 CHART = (108, 866)
 """Rows and columns of the curve."""
+READING = (24, 120)
+"""Rows and columns of the number above it."""
+ENOUGH_STEPS = 8
+"""Fewest steps that its scale is made for."""
 CHART_TOP, CHART_LEFT = ROWS - 16 - CHART[0], COLUMNS - MARGIN - CHART[1]
 
 SHEET = (3, 4)
@@ -106,11 +110,16 @@ def curve(run: Replayed, episode: Episode) -> Chart:
     counts = np.asarray(scored(episode))
     partly = counts & ~counts.all()
     title += "; shaded: scored steps" if partly.any() else ""
-    # Up to the first scored step a model has seen nothing: what surprises it then would hide all that comes later.
-    fitted = np.cumsum(counts) - counts > 0
     turn = np.cumsum(np.diff(episode.role, prepend=episode.role[:1]) != 0)
     colours = [role_colour(run.method, int(role)) for role in episode.role]
-    return Chart(title, np.asarray(values, np.float64), turn, colours, partly, fitted if fitted.any() else ~fitted)
+    return Chart(title, np.asarray(values, np.float64), turn, colours, partly, scaled_steps(counts))
+
+
+def scaled_steps(counts: Bool[np.ndarray, " T"]) -> Bool[np.ndarray, " T"]:
+    """Steps that the scale of the curve is made for: those after the first scored one, if there are enough of them. Up
+    to that a model has seen nothing, and how much surprises it then would hide all that comes later."""
+    after = np.cumsum(counts) - counts > 0
+    return after if after.sum() >= ENOUGH_STEPS else np.ones_like(after)
 
 
 def _rewards(run: Replayed, episode: Episode) -> np.ndarray:
@@ -211,10 +220,6 @@ def _measures(run: Replayed, episode: Episode, state: int) -> Image.Image:
         wide = lettering.write(image, (STAGE[2], 22 * line + 11), value, size=14, bold=True, anchor="rm")
         lettering.write(image, (0, 22 * line + 11), so_far(measure.label), size=13, room=STAGE[2] - wide - 10)
     return image
-
-
-READING = (24, 120)
-"""Rows and columns of the number above the curve."""
 
 
 def _reading(chart: Chart, state: int, colour: str) -> Image.Image:

@@ -113,7 +113,7 @@ def draw_chart(chart: Chart, rows: int, columns: int) -> Image.Image:
     x = [SMOOTH * column_of(step, steps, columns) for step in range(steps)]
     for step in np.flatnonzero(np.isfinite(y)):
         follows = step > 0 and np.isfinite(y[step - 1]) and chart.group[step] == chart.group[step - 1]
-        begin = (x[step - 1], y[step - 1]) if follows else (x[step] - SMOOTH, y[step])
+        begin = (x[step - 1], y[step - 1]) if follows else (x[step] - 3 * SMOOTH, y[step])
         pen.line((*begin, x[step], y[step]), fill=chart.colours[step], width=2 * SMOOTH, joint="curve")
     return image.resize((columns, rows), Image.Resampling.BOX)
 
