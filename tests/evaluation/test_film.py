@@ -153,6 +153,17 @@ def test_a_contact_sheet_has_pictures_at_equal_intervals(rooms):
     assert has(alone, CONTROL)
 
 
+def test_episodes_whose_worlds_have_other_shapes_share_a_sheet(rooms):
+    episode = rooms.seeds[3][0]
+    tall = jax.tree.map(lambda leaf: leaf.swapaxes(1, 2) if leaf.ndim == 3 else leaf, episode.scene)
+    turned = film.sheet(rooms._replace(seeds={3: [episode._replace(scene=tall)]}))
+    both = film.sheet(rooms._replace(seeds={3: [episode, episode._replace(scene=tall)]}))
+    first = film.sheet(rooms)
+    assert turned.shape[1] < first.shape[1] == both.shape[1]
+    np.testing.assert_array_equal(both[: len(first)], first)
+    assert (both[len(first) :, turned.shape[1] :] == 255).all()
+
+
 def image_run(shape, frames):
     """A world of images, whose model expects everything to be half as bright."""
     env = envs.make("rooms/switch", grid=12, max_side=5)

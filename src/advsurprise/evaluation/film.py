@@ -36,7 +36,7 @@ MEASURES = 4
 """Most of the world's measures that are written."""
 CHART = (108, 866)
 """Rows and columns of the curve."""
-READING = (24, 120)
+READING = (24, STAGE[2])
 """Rows and columns of the number above it."""
 ENOUGH_STEPS = 8
 """Fewest steps that its scale is made for."""
@@ -158,7 +158,7 @@ def episode_frames(run: Replayed, episode: Episode, title: str) -> Iterator[UInt
             picture = panel.draw(state, colour, place.room)
             frame[place.top : place.top + len(picture), place.left : place.left + picture.shape[1]] = picture
         _put(frame, _measures(run, episode, state), _below(places), PLACES[1].left)
-        _put(frame, _reading(chart, state, colour), CHART_TOP - 26, COLUMNS - MARGIN - READING[1])
+        _put(frame, _reading(chart, state, colour), CHART_TOP - READING[0], COLUMNS - MARGIN - READING[1])
         _cursor(frame, state, len(chart.values))
         yield frame
 
@@ -167,7 +167,9 @@ class Place(NamedTuple):
     """Where a picture is."""
 
     top: int
+    """Its first row."""
     left: int
+    """Its first column."""
     room: tuple[int, int]
     """Rows and columns that it must fit in."""
     middle: bool
@@ -206,7 +208,7 @@ def _below(places: list[Place]) -> int:
 
 
 def _put(frame: np.ndarray, image: Image.Image, top: int, left: int) -> None:
-    """Puts as much of an image as there is room for above the curve."""
+    """Puts as much of an image into a frame as there is room for above the curve."""
     rows = max(0, min(image.height, CHART_TOP - top))
     frame[top : top + rows, left : left + image.width] = lettering.pixels(image)[:rows]
 
@@ -276,7 +278,13 @@ def sheet(run: Replayed) -> UInt8[np.ndarray, "rows columns 3"]:
         for seed, episodes in run.seeds.items()
         for number, episode in enumerate(episodes)
     ]
-    return np.concatenate(blocks)
+    width = max(block.shape[1] for block in blocks)
+    return np.concatenate([_widened(block, width) for block in blocks])
+
+
+def _widened(block: UInt8[np.ndarray, "rows columns 3"], width: int) -> UInt8[np.ndarray, "rows width 3"]:
+    """With blank page to the right: episodes whose worlds have other shapes take more or less room."""
+    return np.pad(block, ((0, 0), (0, width - block.shape[1]), (0, 0)), constant_values=255)
 
 
 def chosen_states(episode: Episode) -> list[int]:
