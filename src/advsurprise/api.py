@@ -6,7 +6,7 @@ import itertools
 import pathlib
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from advsurprise.envs.host.base import Host
 from advsurprise.errors import UserError
 from advsurprise.evaluation.play import CHUNK, play, play_host
 from advsurprise.evaluation.player import AgentPlayer
-from advsurprise.evaluation.record import record
+from advsurprise.evaluation.record import Episode, make_player, record
 from advsurprise.evaluation.replay import Replayed, write_page
 from advsurprise.evaluation.statistics import Estimate, pooled, summarise
 from advsurprise.learning import devices
@@ -103,33 +103,20 @@ class Trained:
     ) -> pathlib.Path:
         """Writes a page that replays episodes of every seed, alone or beside those of another run, and returns where:
         `replay.html` in the run's folder unless a path is given. Runs in the same world get the same layouts."""
-        if not 1 <= episodes <= MAX_REPLAYED:
-            raise UserError(f"a replay has from 1 to {MAX_REPLAYED} episodes, not {episodes}")
+        check_replayed(episodes)
         path = self.folder / "replay.html" if path is None else pathlib.Path(path)
         write_page(path, [each.recorded(episodes) for each in (self, beside) if each is not None])
         return path
 
     def recorded(self, episodes: int) -> Replayed:
         """The run with some episodes of every seed, recorded step by step."""
-        cfg, world = self.config, envs.find(self.config.env)
-        env = world.make(**cfg.env_fields) if world.kind == "pure" else world.open(episodes, **cfg.env_fields)
-        try:
-            recorded = record(env, self.agents, episodes=episodes, seed=EVALUATION_SEED)
-        finally:
-            if isinstance(env, Host):
-                env.close()
-        fields = {"env": cfg.env_fields, "method": cfg.method_fields}
-        about = {
-            "env": cfg.env,
-            "method": cfg.method,
-            "steps": self.updates * cfg.steps_per_update,
-            "settings": ", ".join(
-                f"{of}.{name}={value}" for of, of_it in fields.items() for name, value in of_it.items()
-            ),
-        }
-        pure = None if isinstance(env, Host) else env
-        seeds = dict(zip(cfg.seeds, recorded, strict=True))
-        return Replayed(str(self.folder), pure, self.agents[0].method, about, seeds)
+        with recorder(self.config, episodes) as record_run:
+            return record_run(self)
+
+    def only(self, seed: int) -> "Trained":
+        """The run as if this were its one training seed."""
+        config = dataclasses.replace(self.config, seeds=(seed,))
+        return dataclasses.replace(self, config=config, agents=[self.agents[self.config.seeds.index(seed)]])
 
     @contextlib.contextmanager
     def _opened(
@@ -162,6 +149,41 @@ class Trained:
             )
         method = methods.make(self.config.method, theirs, **self.config.method_fields)
         return Agent(method, agent.policies, agent.learnt)
+
+
+def check_replayed(episodes: int) -> None:
+    """Refuses a number of episodes that no page can show."""
+    if not 1 <= episodes <= MAX_REPLAYED:
+        raise UserError(f"a replay has from 1 to {MAX_REPLAYED} episodes, not {episodes}")
+
+
+@contextlib.contextmanager
+def recorder(cfg: RunConfig, episodes: int) -> Iterator[Callable[[Trained], Replayed]]:
+    """Records episodes of a run, again and again as it is trained: the world is opened and compiled for once."""
+    world = envs.find(cfg.env)
+    env = world.make(**cfg.env_fields) if world.kind == "pure" else world.open(episodes, **cfg.env_fields)
+    try:
+        player = make_player(env, episodes)
+        yield lambda trained: _replayed(
+            trained, env, record(env, trained.agents, episodes=episodes, seed=EVALUATION_SEED, player=player)
+        )
+    finally:
+        if isinstance(env, Host):
+            env.close()
+
+
+def _replayed(trained: Trained, env: AbstractEnv | Host, recorded: list[list[Episode]]) -> Replayed:
+    cfg = trained.config
+    fields = {"env": cfg.env_fields, "method": cfg.method_fields}
+    about = {
+        "env": cfg.env,
+        "method": cfg.method,
+        "steps": trained.updates * cfg.steps_per_update,
+        "settings": ", ".join(f"{of}.{name}={value}" for of, of_it in fields.items() for name, value in of_it.items()),
+    }
+    pure = None if isinstance(env, Host) else env
+    seeds = dict(zip(cfg.seeds, recorded, strict=True))
+    return Replayed(str(trained.folder), pure, trained.agents[0].method, about, seeds)
 
 
 def plays_what_it_learnt(agent: Agent, players: dict[str, Player]) -> bool:

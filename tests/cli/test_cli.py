@@ -26,7 +26,8 @@ def _fails(capsys, *words):
     return stopped.value.code, captured.err
 
 
-VERBS = ("train", "resume", "eval", "plot", "methods", "envs", "check-env", "theory", "bench", "doctor")
+VERBS = ("train", "resume", "eval", "plot", "replay", "watch", "report", "methods", "envs", "check-env", "theory")
+VERBS += ("bench", "doctor")
 
 
 def test_help_names_every_verb_and_every_verb_has_help(capsys):

@@ -6,7 +6,7 @@ import pytest
 
 from advsurprise import api
 from advsurprise.cli import main as cli
-from advsurprise.evaluation import replay
+from advsurprise.evaluation import pages
 
 pytestmark = pytest.mark.slow
 
@@ -43,6 +43,6 @@ def test_mistakes_are_sentences(run, capsys):
 
 
 def test_texts_cannot_end_the_element_they_are_in():
-    text = replay.as_json({"name": "</script><!-- & --> \u2028"})
+    text = pages.as_json({"name": "</script><!-- & --> \u2028"})
     assert not set(text) & set("<>&\u2028")
     assert json.loads(text) == {"name": "</script><!-- & --> \u2028"}

@@ -1,0 +1,68 @@
+"""`advsurprise watch`: the replay of a run that is still being trained, served to this machine alone."""
+
+import os
+import pathlib
+import threading
+import webbrowser
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from advsurprise import api
+from advsurprise.cli.evaluate import refuse_comparison
+from advsurprise.evaluation.live import Live
+from advsurprise.evaluation.serve import Server
+from advsurprise.training.folder import read_run
+from advsurprise.training.run import keep_compiled
+
+NICE = 10
+"""How far to step back for the training that runs beside it."""
+INTERVAL = 1.0
+"""Seconds between two looks at the run's folder."""
+
+
+def watch(
+    folder: pathlib.Path, *, port: int, episodes: int, show: bool, announce: Callable[[dict[str, Any]], None]
+) -> None:
+    """Serves the page and plays every new checkpoint until it is interrupted."""
+    api.check_replayed(episodes)
+    refuse_comparison(folder)
+    cfg = read_run(folder)
+    _step_back()
+    keep_compiled()
+    with api.recorder(cfg, episodes) as record_run:
+        live = Live(folder, lambda: record_run(api.load(folder)))
+        with Server(live.answers, port) as server:
+            announce({"url": server.address, "run": str(folder)})
+            if show:
+                webbrowser.open(server.address)
+            _serve(server, live)
+
+
+def _step_back() -> None:
+    """Leaves the machine to the training: low priority, and no accelerator unless the user has named one."""
+    if hasattr(os, "nice"):
+        os.nice(NICE)  # before jax starts its threads, which inherit it
+    if jax.config.jax_platforms is None:  # pyright: ignore[reportAttributeAccessIssue]
+        jax.config.update("jax_platforms", "cpu")
+
+
+def _serve(server: Server, live: Live) -> None:
+    """Answers in a thread of its own, so that an interrupt reaches the thread that records."""
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        while True:
+            live.look()
+            threading.Event().wait(INTERVAL)
+    except KeyboardInterrupt:
+        return
+    finally:
+        server.shutdown()
+        thread.join()
+
+
+def text(result: dict[str, Any]) -> str:
+    """Where the page is."""
+    return f"watching {result['run']}: {result['url']}  (Ctrl-C ends it; training goes on)"
