@@ -13,6 +13,7 @@ from advsurprise.learning.interaction import Agent
 from advsurprise.training.folder import CONFIG, METRICS, write_config
 from advsurprise.training.fused import Fused
 from advsurprise.training.run import save
+from advsurprise.training.state import TrainState
 
 
 def begin(folder: pathlib.Path, cfg: RunConfig) -> None:
@@ -28,16 +29,19 @@ def write_rows(folder: pathlib.Path, cfg: RunConfig, update: int, *, level: floa
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-def write_checkpoint(folder: pathlib.Path, cfg: RunConfig, update: int, agents: Sequence[Agent]) -> None:
-    """The checkpoint of an update after which the seeds' agents were these; worlds and optimisers are blank."""
+def blank_state(cfg: RunConfig) -> TrainState:
+    """A state of zeros."""
     shapes = Fused(dataclasses.replace(cfg, devices=1)).like()
-    blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), (shapes.learner, shapes.carry))
-    agent = jax.tree.map(lambda *leaves: jnp.stack(leaves), *agents)
-    state = dataclasses.replace(
-        shapes,
-        learner=dataclasses.replace(blank[0], agent=agent),
-        carry=blank[1],
-        update=jnp.full(len(cfg.seeds), update, jnp.int32),
-        key=jax.random.split(jax.random.key(0), len(cfg.seeds)),
+    learner, carry, update = jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), (shapes.learner, shapes.carry, shapes.update)
     )
-    save(folder, cfg, update, state)
+    return TrainState(learner, carry, update, jax.random.split(jax.random.key(0), len(cfg.seeds)))
+
+
+def write_checkpoint(
+    folder: pathlib.Path, cfg: RunConfig, update: int, agents: Sequence[Agent], blank: TrainState
+) -> None:
+    """The checkpoint of an update after which the seeds' agents were these; worlds and optimisers are blank."""
+    agent = jax.tree.map(lambda *leaves: jnp.stack(leaves), *agents)
+    learner = dataclasses.replace(blank.learner, agent=agent)
+    save(folder, cfg, update, TrainState(learner, blank.carry, jnp.full_like(blank.update, update), blank.key))

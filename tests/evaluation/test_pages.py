@@ -211,7 +211,12 @@ def test_two_runs_are_side_by_side_on_the_same_layouts(window, trained, tmp_path
 
 
 @pytest.fixture(scope="module")
-def compared(trained, tmp_path_factory) -> pathlib.Path:
+def blank():
+    return run_on_disk.blank_state(CONFIG)
+
+
+@pytest.fixture(scope="module")
+def compared(trained, blank, tmp_path_factory) -> pathlib.Path:
     """A comparison of a method that is trained to its end and one that has rows alone, and is named like a tag."""
     folder = tmp_path_factory.mktemp("runs") / "both"
     asked = Comparison(CONFIG, {CONFIG.method: CONFIG.method_fields, TAG: {}})
@@ -220,7 +225,7 @@ def compared(trained, tmp_path_factory) -> pathlib.Path:
         run_on_disk.begin(folder / name, cfg)
         for update in (1, 2, 3):
             run_on_disk.write_rows(folder / name, cfg, update, level=level)
-    run_on_disk.write_checkpoint(folder / CONFIG.method, CONFIG, 3, trained.agents)
+    run_on_disk.write_checkpoint(folder / CONFIG.method, CONFIG, 3, trained.agents, blank)
     return folder
 
 
@@ -334,19 +339,20 @@ def live(tmp_path):
             thread.join()
 
 
-def test_a_run_is_watched_while_it_trains(window, live, trained):
+def test_a_run_is_watched_while_it_trains(window, live, trained, blank):
     made, address = live
 
-    def train(update: int, agents: list) -> None:
+    def train(update: int) -> None:
+        agents = jax.tree.map(lambda leaf: (-1) ** update * leaf, trained.agents)
         run_on_disk.write_rows(made.folder, CONFIG, update, level=3.0)
-        run_on_disk.write_checkpoint(made.folder, CONFIG, update, agents)
+        run_on_disk.write_checkpoint(made.folder, CONFIG, update, agents, blank)
 
     window.look(width=1200, height=900)
     window.open(address, until="document.getElementById('runs')?.dataset.message")
     assert made.look() is False
     assert window.value("byId('runs').dataset.message").startswith("There is no checkpoint yet.")
     assert window.value("byId('training').textContent") == "No update yet."
-    train(1, trained.agents)
+    train(1)
     assert (made.look(), made.look()) == (True, False)  # one recording for a checkpoint
     window.value("ask()")
     window.wait(f"loaded().length === 1 && panels[0].run.steps === {STEPS}")
@@ -354,7 +360,7 @@ def test_a_run_is_watched_while_it_trains(window, live, trained):
     assert status.startswith(f"{STEPS} of {3 * STEPS} steps (33%) · 1,234 steps/s · ")
     # Somebody looks at step 5 of the other seed: new episodes wait until they are asked for.
     window.value("now.seeds[0] = 1, now.state = 5, load()")
-    train(2, run("other", key=70).agents)
+    train(2)
     assert made.look() is True
     window.value("ask()")
     window.wait("!byId('newer').hidden")
@@ -365,7 +371,7 @@ def test_a_run_is_watched_while_it_trains(window, live, trained):
     assert (step_of(window), window.value("now.seeds[0]"), window.value("byId('newer').hidden")) == (0, 1, True)
     # At the end of an episode the box lets new ones play by themselves.
     window.value("setSpeed(64), byId('follow').checked = true, seek(lastState())")
-    train(3, trained.agents)
+    train(3)
     made.look()
     window.value("ask()")
     window.wait(f"loaded().length === 1 && panels[0].run.steps === {3 * STEPS} && now.state > 0")
