@@ -4,12 +4,13 @@ import pathlib
 import time
 import webbrowser
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from advsurprise import api
+from advsurprise import api, envs
 from advsurprise.errors import UserError
 from advsurprise.evaluation import provenance, report
-from advsurprise.evaluation.curves import table_of
+from advsurprise.evaluation.curves import Record, table_of
 from advsurprise.evaluation.replay import Replayed
 from advsurprise.training import files
 from advsurprise.training.run import keep_compiled
@@ -48,19 +49,35 @@ def write_report(
 
 def record_medians(compared: report.Compared, episodes: int, log: Log) -> tuple[list[Replayed], list[str]]:
     """Episodes of every method's median seed, and a sentence for each method that cannot be played here."""
-    replays, failed = [], []
-    homes = dict(zip(compared.names, compared.records, strict=True))
-    for name, seed in report.median_seeds(compared).items():
-        log(f"playing {episodes} episodes of {name}, seed {seed} …")
-        try:
-            run = api.load(homes[name].folder).only(seed).recorded(episodes)
-        except UserError as error:
-            failed.append(f"{name} has no replay: {error}.")
-            continue
-        number = len(homes[name].seeds)
-        note = {"note": f"the median of {number} seeds"} if number > 1 else {}
-        replays.append(run._replace(name=name, about=run.about | note))
-    return replays, failed
+    records = dict(zip(compared.names, compared.records, strict=True))
+    medians = report.median_seeds(compared)
+
+    def record(name: str) -> Replayed | str:
+        log(f"playing {episodes} episodes of {name}, seed {medians[name]} …")
+        return record_seed(name, records[name], medians[name], episodes)
+
+    # Nearly all of it is compiling, which two threads do at once. Host worlds have processes of their own.
+    with ThreadPoolExecutor(2 if _is_pure(compared.records[0].config.env) else 1) as pool:
+        results = list(pool.map(record, medians))
+    return [each for each in results if isinstance(each, Replayed)], [each for each in results if isinstance(each, str)]
+
+
+def _is_pure(env: str) -> bool:
+    try:
+        return envs.find(env).kind == "pure"
+    except UserError:
+        return False
+
+
+def record_seed(name: str, record: Record, seed: int, episodes: int) -> Replayed | str:
+    """Episodes of one seed of a run, under the run's name; a sentence if it cannot be played here."""
+    try:
+        run = api.load(record.folder).only(seed).recorded(episodes)
+    except UserError as error:
+        return f"{name} has no replay: {error}."
+    number = len(record.seeds)
+    note = {"note": f"the median of {number} seeds"} if number > 1 else {}
+    return run._replace(name=name, about=run.about | note)
 
 
 def _command(folder: pathlib.Path, out: pathlib.Path | None, metric: str | None, episodes: int) -> str:

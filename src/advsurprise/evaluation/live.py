@@ -69,6 +69,8 @@ class Live:
         return {"text": self._text(), "waiting": self._waiting(), "episodes": number, "from": steps}
 
     def _waiting(self) -> str:
+        if self._newest[0]:
+            return "Loading …"
         if self._problem:
             return f"No episodes: {self._problem}"
         if self._playing:

@@ -63,7 +63,7 @@ function showReplays() {
 // What all methods share stands there once.
 function settingRow({ name, values, default: usual }) {
   if (values.some((value) => value !== values[0])) return rowOf(name, [...values, usual]);
-  const row = rowOf(name, [values[0], usual]);
+  const row = rowOf(name, [values.length > 1 ? `${values[0] ?? "–"} (all)` : values[0], usual]);
   row.cells[1].colSpan = values.length;
   return row;
 }
