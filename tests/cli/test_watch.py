@@ -26,7 +26,8 @@ def get(port: int, path: str, host: str = "localhost") -> bytes:
     return body
 
 
-def test_it_serves_this_machine_until_it_is_interrupted(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_this_machine_until_it_is_interrupted(number, tmp_path, monkeypatch, capsys):
     write_config(tmp_path / CONFIG, {"config": RunConfig().as_dict()}, fresh=True)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -39,7 +40,7 @@ def test_it_serves_this_machine_until_it_is_interrupted(tmp_path, monkeypatch, c
             with contextlib.suppress(ConnectionRefusedError):
                 answers.extend([get(port, "/status.json"), get(port, "/"), get(port, "/", host="evil.example")])
             time.sleep(0.02)
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
 
     visitor = threading.Thread(target=visit)
     visitor.start()

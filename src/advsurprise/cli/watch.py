@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 import threading
 import webbrowser
 from collections.abc import Callable
@@ -51,14 +52,17 @@ def _step_back() -> None:
 def _serve(server: Server, live: Live) -> None:
     """Answers in a thread of its own, so that an interrupt reaches the thread that records."""
     thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
+    # A plain `kill` ends it as Ctrl-C does: worlds that run in processes of their own are closed.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        thread.start()
         while True:
             live.look()
             threading.Event().wait(INTERVAL)
     except KeyboardInterrupt:
         return
     finally:
+        signal.signal(signal.SIGTERM, before)
         server.shutdown()
         thread.join()
 
