@@ -12,6 +12,8 @@ import jax
 
 from advsurprise import api
 from advsurprise.cli.evaluate import refuse_comparison
+from advsurprise.config import RunConfig
+from advsurprise.errors import UserError
 from advsurprise.evaluation.live import Live
 from advsurprise.evaluation.serve import Server
 from advsurprise.training.folder import read_run
@@ -33,12 +35,20 @@ def watch(
     _step_back()
     keep_compiled()
     with api.recorder(cfg, episodes) as record_run:
-        live = Live(folder, lambda: record_run(api.load(folder)))
+        live = Live(folder, lambda: record_run(_load(folder, cfg)))
         with Server(live.answers, port) as server:
             announce({"url": server.address, "run": str(folder)})
             if show:
                 webbrowser.open(server.address)
             _serve(server, live)
+
+
+def _load(folder: pathlib.Path, cfg: RunConfig) -> api.Trained:
+    """The newest checkpoint of the run, which may have been started over, but not in another world."""
+    trained = api.load(folder)
+    if (trained.config.env, trained.config.env_fields) != (cfg.env, cfg.env_fields):
+        raise UserError(f"{folder} was started over in another world; start advsurprise watch again")
+    return trained
 
 
 def _step_back() -> None:

@@ -113,8 +113,8 @@ def newest_good(folder: pathlib.Path) -> tuple[pathlib.Path | None, list[str]]:
 
 def newest_saved(folder: pathlib.Path) -> tuple[str, int] | None:
     """Name and time of the newest record, whole or not: while they are the same, nothing has been saved."""
-    for path in _records(folder):
-        with contextlib.suppress(FileNotFoundError):  # another process may have removed it by now
+    with contextlib.suppress(FileNotFoundError):  # the process that trains may have removed it by now
+        for path in _records(folder):
             return path.name, path.stat().st_mtime_ns
     return None
 
