@@ -6,7 +6,7 @@ import itertools
 import pathlib
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from advsurprise.errors import UserError
 from advsurprise.evaluation import notebook
 from advsurprise.evaluation.play import CHUNK, play, play_host
 from advsurprise.evaluation.player import AgentPlayer
-from advsurprise.evaluation.record import record
+from advsurprise.evaluation.record import Episode, make_player, record
 from advsurprise.evaluation.replay import Replayed, write_page
 from advsurprise.evaluation.statistics import Estimate, pooled, summarise
 from advsurprise.learning import devices
@@ -112,8 +112,7 @@ class Trained:
     ) -> pathlib.Path:
         """Writes a page that replays episodes of every seed, alone or beside those of another run, and returns where:
         `replay.html` in the run's folder unless a path is given. Runs in the same world get the same layouts."""
-        if not 1 <= episodes <= MAX_REPLAYED:
-            raise UserError(f"a replay has from 1 to {MAX_REPLAYED} episodes, not {episodes}")
+        check_replayed(episodes)
         path = self.folder / "replay.html" if path is None else pathlib.Path(path)
         write_page(path, [each.recorded(episodes) for each in (self, beside) if each is not None])
         return path
@@ -136,41 +135,24 @@ class Trained:
 
         path = self.folder / "film.mp4" if path is None else pathlib.Path(path)
         film.check(path, episodes=episodes, fps=fps)
-        film.write(path, self.recorded(episodes, seed=self.seed_or_first(seed), world_seed=world_seed), fps=fps)
+        film.write(path, self.only(seed).recorded(episodes, world_seed=world_seed), fps=fps)
         return path
 
-    def seed_or_first(self, seed: int | None) -> int:
-        """A training seed of the run; the first if none is named."""
-        if seed is None:
-            return self.config.seeds[0]
-        if seed not in self.config.seeds:
-            known = ", ".join(map(str, self.config.seeds))
-            raise UserError(f"{self.folder} was not trained with seed {seed}; it has {known}")
-        return seed
+    def recorded(self, episodes: int, *, world_seed: int = 0) -> Replayed:
+        """The run with some episodes of every seed, recorded step by step, in the layouts and noise of the evaluation
+        seed number `world_seed`."""
+        with recorder(self.config, episodes, world_seed=world_seed) as record_run:
+            return record_run(self)
 
-    def recorded(self, episodes: int, *, seed: int | None = None, world_seed: int = 0) -> Replayed:
-        """The run with some episodes of one training seed or of every one, recorded step by step, in the layouts and
-        noise of the evaluation seed number `world_seed`."""
-        cfg, world = self.config, envs.find(self.config.env)
-        env = world.make(**cfg.env_fields) if world.kind == "pure" else world.open(episodes, **cfg.env_fields)
-        try:
-            agents = {of: agent for of, agent in zip(cfg.seeds, self.agents, strict=True) if seed in (None, of)}
-            played = record(env, list(agents.values()), episodes=episodes, seed=EVALUATION_SEED + world_seed)
-        finally:
-            if isinstance(env, Host):
-                env.close()
-        fields = {"env": cfg.env_fields, "method": cfg.method_fields}
-        about = {
-            "env": cfg.env,
-            "method": cfg.method,
-            "steps": self.updates * cfg.steps_per_update,
-            "settings": ", ".join(
-                f"{of}.{name}={value}" for of, of_it in fields.items() for name, value in of_it.items()
-            ),
-        }
-        pure = None if isinstance(env, Host) else env
-        seeds = dict(zip(agents, played, strict=True))
-        return Replayed(str(self.folder), pure, self.agents[0].method, about, seeds)
+    def only(self, seed: int | None = None) -> "Trained":
+        """The run as if this were its one training seed; the first if none is named."""
+        seeds = self.config.seeds
+        seed = seeds[0] if seed is None else seed
+        if seed not in seeds:
+            known = ", ".join(map(str, seeds))
+            raise UserError(f"{self.folder} was not trained with seed {seed}; it has {known}")
+        config = dataclasses.replace(self.config, seeds=(seed,))
+        return dataclasses.replace(self, config=config, agents=[self.agents[seeds.index(seed)]])
 
     @contextlib.contextmanager
     def _opened(
@@ -203,6 +185,41 @@ class Trained:
             )
         method = methods.make(self.config.method, theirs, **self.config.method_fields)
         return Agent(method, agent.policies, agent.learnt)
+
+
+def check_replayed(episodes: int) -> None:
+    """Refuses a number of episodes that no page can show."""
+    if not 1 <= episodes <= MAX_REPLAYED:
+        raise UserError(f"a replay has from 1 to {MAX_REPLAYED} episodes, not {episodes}")
+
+
+@contextlib.contextmanager
+def recorder(cfg: RunConfig, episodes: int, *, world_seed: int = 0) -> Iterator[Callable[[Trained], Replayed]]:
+    """Records episodes of a run, again and again as it is trained: the world is opened and compiled for once."""
+    world = envs.find(cfg.env)
+    env = world.make(**cfg.env_fields) if world.kind == "pure" else world.open(episodes, **cfg.env_fields)
+    try:
+        player, seed = make_player(env, episodes), EVALUATION_SEED + world_seed
+        yield lambda trained: _replayed(
+            trained, env, record(env, trained.agents, episodes=episodes, seed=seed, player=player)
+        )
+    finally:
+        if isinstance(env, Host):
+            env.close()
+
+
+def _replayed(trained: Trained, env: AbstractEnv | Host, recorded: list[list[Episode]]) -> Replayed:
+    cfg = trained.config
+    fields = {"env": cfg.env_fields, "method": cfg.method_fields}
+    about = {
+        "env": cfg.env,
+        "method": cfg.method,
+        "steps": trained.updates * cfg.steps_per_update,
+        "settings": ", ".join(f"{of}.{name}={value}" for of, of_it in fields.items() for name, value in of_it.items()),
+    }
+    pure = None if isinstance(env, Host) else env
+    seeds = dict(zip(cfg.seeds, recorded, strict=True))
+    return Replayed(str(trained.folder), pure, trained.agents[0].method, about, seeds)
 
 
 def plays_what_it_learnt(agent: Agent, players: dict[str, Player]) -> bool:

@@ -7,7 +7,7 @@ import pytest
 
 from advsurprise import api
 from advsurprise.cli import main as cli
-from advsurprise.evaluation import replay
+from advsurprise.evaluation import pages
 
 pytestmark = pytest.mark.slow
 
@@ -71,6 +71,6 @@ def test_a_film_without_the_extra_exits_3_before_anything_is_played(run, capsys,
 
 
 def test_texts_cannot_end_the_element_they_are_in():
-    text = replay.as_json({"name": "</script><!-- & --> \u2028"})
+    text = pages.as_json({"name": "</script><!-- & --> \u2028"})
     assert not set(text) & set("<>&\u2028")
     assert json.loads(text) == {"name": "</script><!-- & --> \u2028"}

@@ -76,13 +76,13 @@ class Browser:
         elif event == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
 
-    def open(self, address: str) -> None:
-        """Opens a replay and waits until it can be used."""
+    def open(self, address: str, *, until: str = "document.documentElement?.dataset.ready === 'yes'") -> None:
+        """Opens a page and waits until it can be used."""
         self.call("Page.navigate", url="about:blank")
         self.complaints.clear()
         self.requests.clear()
         self.call("Page.navigate", url=address)
-        self.wait("document.documentElement?.dataset.ready === 'yes'")
+        self.wait(until)
 
     def value(self, expression: str) -> Any:
         """What an expression is in the page."""

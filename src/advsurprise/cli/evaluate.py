@@ -89,10 +89,15 @@ def check_episodes(episodes: int) -> None:
 
 def load(folder: pathlib.Path) -> api.Trained:
     """The run in a folder; a comparison is several."""
+    refuse_comparison(folder)
+    return api.load(folder)
+
+
+def refuse_comparison(folder: pathlib.Path) -> None:
+    """Refuses a folder that holds several runs."""
     if comparison.is_comparison(folder):
         first = next(iter(comparison.read(folder).fields))
         raise UserError(f"{folder} holds a comparison; choose one of its runs, for example {folder / first}")
-    return api.load(folder)
 
 
 def shown_labels(trained: api.Trained, measured: Iterable[str]) -> dict[str, str]:

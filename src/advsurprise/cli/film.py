@@ -25,10 +25,10 @@ def film(
     films.check(path, episodes=episodes, fps=fps)
     keep_compiled()
     begun = time.monotonic()
-    trained = load(folder)
-    seed = trained.seed_or_first(seed)
+    trained = load(folder).only(seed)
+    [seed] = trained.config.seeds
     log(f"playing {_episodes(episodes)} …")
-    recorded = trained.recorded(episodes, seed=seed, world_seed=world_seed)
+    recorded = trained.recorded(episodes, world_seed=world_seed)
     steps = sum(len(episode.role) for episode in recorded.seeds[seed])
     log(f"drawing {steps:,} steps …")
     made = films.write(path, recorded, fps=fps)

@@ -16,7 +16,21 @@ from tyro.conf import OmitSubcommandPrefixes, subcommand
 from advsurprise import __version__
 from advsurprise.cli.bench import Bench
 from advsurprise.cli.reproduce import Reproduce
-from advsurprise.cli.verbs import CheckEnv, Doctor, Envs, Eval, Film, Methods, Plot, Replay, Resume, Theory, Train
+from advsurprise.cli.verbs import (
+    CheckEnv,
+    Doctor,
+    Envs,
+    Eval,
+    Film,
+    Methods,
+    Plot,
+    Replay,
+    Report,
+    Resume,
+    Theory,
+    Train,
+    Watch,
+)
 from advsurprise.errors import UserError, WorldWarning
 
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
@@ -29,6 +43,8 @@ Verb = (
     | Annotated[Plot, subcommand("plot")]
     | Annotated[Replay, subcommand("replay")]
     | Annotated[Film, subcommand("film")]
+    | Annotated[Watch, subcommand("watch")]
+    | Annotated[Report, subcommand("report")]
     | Annotated[Methods, subcommand("methods")]
     | Annotated[Envs, subcommand("envs")]
     | Annotated[CheckEnv, subcommand("check-env")]

@@ -1,6 +1,7 @@
 """One dataclass per verb: its flags, its help, and the function that does the work."""
 
 import pathlib
+import sys
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -200,6 +201,55 @@ class Film:
             log=log,
         )
         show(result, film.text, as_json=self.json)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Watch a run while it trains: serves the replay of its newest checkpoint to a browser on this machine."""
+
+    run_folder: RunFolder
+    """Folder of the run."""
+    port: int = 0
+    """Port to serve on; 0 for any that is free."""
+    episodes: int = 3
+    """Episodes of every seed."""
+    open: bool = False
+    """Open the page in a browser."""
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.cli import watch
+
+        def announce(result: dict[str, Any]) -> None:
+            show(result, watch.text, as_json=self.json)
+            sys.stdout.flush()
+
+        watch.watch(self.run_folder, port=self.port, episodes=self.episodes, show=self.open, announce=announce)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Write one HTML page about a comparison: curves, final measures, replays, settings, versions and commands."""
+
+    folder: Annotated[Positional[pathlib.Path], arg(metavar="FOLDER")]
+    """A comparison, or a single run."""
+    metric: Annotated[str | None, optional("METRIC", "the world's first two measures, and surprise")] = None
+    """Curves to show, separated by commas, as in `plot`. The first one chooses the median seeds."""
+    episodes: int = 3
+    """Episodes of every method's median seed."""
+    out: Annotated[pathlib.Path | None, optional("FILE", "report.html in the folder")] = None
+    """Page to write."""
+    open: bool = False
+    """Open the page in a browser."""
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.cli import report
+
+        result = report.write_report(
+            self.folder, out=self.out, metric=self.metric, episodes=self.episodes, show=self.open, log=log
+        )
+        show(result, report.text, as_json=self.json)
 
 
 @dataclass(frozen=True)

@@ -140,16 +140,23 @@ def moving_average(values: Float[np.ndarray, "S T"], window: int) -> Float[np.nd
     return np.where(count > 0, np.where(known, windows, 0.0).sum(axis=-1) / np.maximum(count, 1), np.nan)
 
 
-def curve(record: Record, metric: str, *, label: str, window: int) -> Curve | None:
-    """One run's curve, or None if no row of it has the metric."""
+def curve(record: Record, metric: str, *, label: str, window: int, points: int | None = None) -> Curve | None:
+    """One run's curve, or None if no row of it has the metric; of at most so many points, the last among them."""
     values = moving_average(record.column(metric), window)
     there = np.isfinite(values).any(axis=0)
     if not there.any():
         return None
-    values = values[:, there]
+    shown = _thinned(np.flatnonzero(there), points)
+    values, steps = values[:, shown], np.asarray(record.steps)[shown]
     centre, low, high = summarise(values)
-    steps = np.asarray(record.steps)[there]
     return Curve(metric, label, record.config.method, record.seeds, steps, values, centre, low, high)
+
+
+def _thinned(places: Int[np.ndarray, " n"], points: int | None) -> Int[np.ndarray, " m"]:
+    """At most so many of these places, evenly spaced back from the last."""
+    if points is None or len(places) <= points:
+        return places
+    return places[np.rint(np.linspace(len(places) - 1, 0, points)).astype(int)[::-1]]
 
 
 def summarise(values: Float[np.ndarray, "S T"]) -> Float[np.ndarray, "3 T"]:
@@ -237,12 +244,14 @@ def _has_numbers(records: Sequence[Record], column: str) -> bool:
     return any(np.isfinite(record.column(column)).any() for record in records)
 
 
-def panels_of(records: Sequence[Record], columns: Sequence[str], *, window: int, log: Log) -> dict[str, list[Curve]]:
+def panels_of(
+    records: Sequence[Record], columns: Sequence[str], *, window: int, log: Log, points: int | None = None
+) -> dict[str, list[Curve]]:
     """The curves of every panel. Runs without the metric are left out of it, which is logged; one must have it."""
     panels = {}
     for column in columns:
         made = {
-            label: curve(record, column, label=label, window=window)
+            label: curve(record, column, label=label, window=window, points=points)
             for record, label in zip(records, run_names(records), strict=True)
         }
         missing = [label for label, each in made.items() if each is None]

@@ -159,7 +159,7 @@ def draw(
     if smooth is not None and smooth < 1:
         raise UserError(f"--smooth must be at least 1 update, not {smooth}")
     records = [read_record(folder) for folder in folders]
-    window = smooth or max(1, round(max(len(record.steps) for record in records) / SMOOTHED_SHARE))
+    window = smooth or default_window(records)
     panels = panels_of(records, choose(records, metric), window=window, log=log)
     _warn_of_few_seeds(records, log)
     table = table_of(records)
@@ -176,6 +176,11 @@ def draw(
         "others": others,
         "end": end,
     }
+
+
+def default_window(records: Sequence[Record]) -> int:
+    """Updates in the moving average where nothing else is asked for."""
+    return max(1, round(max(len(record.steps) for record in records) / SMOOTHED_SHARE))
 
 
 def _warn_of_few_seeds(records: Sequence[Record], log: Log) -> None:

@@ -62,10 +62,16 @@ class Episode(NamedTuple):
 
 
 def record(
-    world: AbstractEnv | Host, agents: list[Agent], *, episodes: int, seed: int, limit: int = LIMIT
+    world: AbstractEnv | Host,
+    agents: list[Agent],
+    *,
+    episodes: int,
+    seed: int,
+    limit: int = LIMIT,
+    player: "PurePlayer | HostPlayer | None" = None,
 ) -> list[list[Episode]]:
     """The first episode of each of as many bodies, for every agent: all meet the same layouts and the same noise."""
-    player = HostPlayer(world, episodes) if isinstance(world, Host) else pure_player(world, episodes, limit)
+    player = player or make_player(world, episodes, limit)
     return [_record(player, _with_bodies(agent, episodes), episodes, seed, limit) for agent in agents]
 
 
@@ -265,6 +271,11 @@ class PurePlayer:
 
     def _look(self, state: Any) -> tuple[Scene | None, dict[str, Array]]:
         return self.env.scene(state), self.env.measure(state)
+
+
+def make_player(world: AbstractEnv | Host, episodes: int, limit: int = LIMIT) -> "PurePlayer | HostPlayer":
+    """Plays in a world, with programs that are compiled once."""
+    return HostPlayer(world, episodes) if isinstance(world, Host) else pure_player(world, episodes, limit)
 
 
 @functools.lru_cache(maxsize=4)

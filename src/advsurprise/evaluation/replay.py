@@ -5,11 +5,7 @@ stored as differences to the frame before, which deflates much better.
 """
 
 import base64
-import html
-import importlib.resources
-import json
 import pathlib
-import re
 import zlib
 from typing import Any, NamedTuple
 
@@ -17,11 +13,11 @@ import numpy as np
 
 from advsurprise import __version__
 from advsurprise.envs.base import AbstractEnv
+from advsurprise.evaluation import pages
 from advsurprise.evaluation.record import Episode
 from advsurprise.methods.base import AbstractMethod
 from advsurprise.training import files
 
-SCRIPTS = ("pictures.js", "charts.js", "replay.js")
 PIXEL_SPREAD = 0.5
 """Largest standard deviation of a number from 0 to 1."""
 
@@ -49,26 +45,30 @@ def write_page(path: pathlib.Path, runs: list[Replayed]) -> None:
 
 def page(runs: list[Replayed]) -> str:
     """The whole page."""
-    title = "Replay: " + " beside ".join(run.name for run in runs)
-    data = {"version": __version__, "runs": [run_data(run) for run in runs]}
-    parts = {
-        "title": html.escape(title),
-        "css": _asset("replay.css"),
-        "js": "\n".join(map(_asset, SCRIPTS)),
-        "data": as_json(data),
-    }
-    # All at once: what is put in is not looked at again.
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("replay.html"))
+    return pages.fill(
+        "replay.html",
+        title="Replay: " + " beside ".join(run.name for run in runs),
+        data={"version": __version__, "runs": [run_data(run) for run in runs]},
+        styles=["replay.css"],
+        scripts=pages.SCRIPTS,
+        connect="'none'",
+        status="",
+        begin="begin();",
+    )
 
 
-def as_json(data: Any) -> str:
-    """JSON that cannot end the element it is in, whatever texts it holds."""
-    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _asset(name: str) -> str:
-    return importlib.resources.files("advsurprise.evaluation").joinpath("page", name).read_text("utf-8")
+def live_page(name: str) -> str:
+    """The page of a run that is still being trained. It has no episodes: it asks its server for them."""
+    return pages.fill(
+        "replay.html",
+        title=f"Watching {name}",
+        data={"version": __version__, "runs": []},
+        styles=["replay.css"],
+        scripts=[*pages.SCRIPTS, "watch.js"],
+        connect="'self'",
+        status=pages.asset("status.html"),
+        begin="beginWatching();",
+    )
 
 
 # ------------------------------------------------------------------------------------------------ what is shown

@@ -7,6 +7,7 @@ The record names its tensors and is written last, so a checkpoint exists from th
 `os.replace`, also where the same step is saved again. Equal tensors have equal file names and equal bytes.
 """
 
+import contextlib
 import hashlib
 import json
 import math
@@ -108,6 +109,14 @@ def newest_good(folder: pathlib.Path) -> tuple[pathlib.Path | None, list[str]]:
             continue
         return path, sentences
     return None, sentences
+
+
+def newest_saved(folder: pathlib.Path) -> tuple[str, int] | None:
+    """Name and time of the newest record, whole or not: while they are the same, nothing has been saved."""
+    with contextlib.suppress(FileNotFoundError):  # the process that trains may have removed it by now
+        for path in _records(folder):
+            return path.name, path.stat().st_mtime_ns
+    return None
 
 
 def read_record(path: pathlib.Path) -> dict[str, Any]:

@@ -4,7 +4,7 @@ const SPEEDS = [1, 2, 4, 8, 16, 32, 64];
 const DIRECTIONS = ["right", "down", "left", "up"];
 const data = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
-const now = { episode: 0, state: 0, playing: false, speed: 8, seeds: data.runs.map(() => 0) };
+const now = { episode: 0, state: 0, playing: false, speed: 8, seeds: [] };
 let panels = [], timer = 0, loading = 0;
 
 async function unpack({ type, shape, diff, data: text }) {
@@ -40,9 +40,10 @@ function rangeOf(obs, mean, std) {
 function makePanel(run, number) {
   const seed = element("select", { "aria-label": `Seed of ${run.name}` });
   run.seeds.forEach((each, index) => seed.append(element("option", { value: index, text: each.seed })));
+  seed.value = now.seeds[number];
   seed.addEventListener("change", () => { now.seeds[number] = Number(seed.value); load(); });
   const steps = `${run.steps.toLocaleString("en")} training steps`;
-  const details = `${run.method} in ${run.env} · ${steps}${run.settings ? ` · ${run.settings}` : ""}`;
+  const details = [`${run.method} in ${run.env}`, steps, run.settings, run.note].filter(Boolean).join(" · ");
   const about = element("div", { class: "about" }, element("h2", { text: run.name }), element("p", { text: details, title: details }), element("label", { text: "Seed " }, seed));
   const part = (name) => element("div", { class: name });
   const panel = { run, number, seed, badge: element("span", { class: "badge" }), did: element("span", { class: "did" }), note: element("span", { class: "note" }) };
@@ -152,8 +153,13 @@ function describe(panel, state, step) {
 
 // Controls.
 
+// Panels whose episode has been unpacked: for a moment after others are chosen there are none.
+function loaded() {
+  return panels.filter((panel) => panel.episode);
+}
+
 function show() {
-  panels.forEach(showPanel);
+  loaded().forEach(showPanel);
   const last = lastState();
   byId("scrubber").max = last;
   byId("scrubber").value = now.state;
@@ -163,7 +169,7 @@ function show() {
 }
 
 function lastState() {
-  return Math.max(...panels.map((panel) => panel.episode.states)) - 1;
+  return Math.max(1, ...loaded().map((panel) => panel.episode.states)) - 1;
 }
 
 function seek(state) {
@@ -237,24 +243,25 @@ function pressed(event) {
   keys[event.key]();
 }
 
-function fillPickers() {
-  const longest = data.runs.reduce((best, run) => (run.seeds[0].episodes.length > best.seeds[0].episodes.length ? run : best));
+function fillEpisodes(runs) {
+  const longest = runs.reduce((best, run) => (run.seeds[0].episodes.length > best.seeds[0].episodes.length ? run : best));
   const first = longest.measures.findIndex((each) => each.shown);
-  longest.seeds[0].episodes.forEach((episode, number) => {
+  byId("episode").replaceChildren(...longest.seeds[0].episodes.map((episode, number) => {
     const value = first < 0 || episode.measures[first] === null ? "" : ` · ${longest.measures[first].label}: ${shortNumber(episode.measures[first])}`;
-    byId("episode").append(element("option", { value: number, text: `${number + 1}${data.runs.length > 1 ? "" : value}` }));
-  });
-  SPEEDS.forEach((speed) => byId("speed").append(element("option", { value: speed, text: `${speed}/s` })));
+    return element("option", { value: number, text: `${number + 1}${runs.length > 1 ? "" : value}` });
+  }));
 }
 
-function listen() {
+// Keys are heard in `home` alone: a page with other things in it keeps the space bar for scrolling.
+function listen(home) {
+  SPEEDS.forEach((speed) => byId("speed").append(element("option", { value: speed, text: `${speed}/s` })));
   byId("episode").addEventListener("change", (event) => chooseEpisode(Number(event.target.value)));
   byId("speed").addEventListener("change", (event) => setSpeed(Number(event.target.value)));
   byId("scrubber").addEventListener("input", (event) => seek(Number(event.target.value)));
   const buttons = { first: () => seek(0), back: () => seek(now.state - 1), play: () => play(!now.playing), forward: () => seek(now.state + 1), last: () => seek(lastState()) };
   for (const [id, act] of Object.entries(buttons)) byId(id).addEventListener("click", act);
-  document.addEventListener("keydown", pressed);
-  const repaint = () => { if (document.documentElement.dataset.ready) { show(); panels.forEach((panel) => panel.drawn.forEach((each) => each.paint && each.paint())); } };
+  home.addEventListener("keydown", pressed);
+  const repaint = () => { if (loaded().length) { show(); panels.forEach((panel) => panel.drawn.forEach((each) => each.paint && each.paint())); } };
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
   window.addEventListener("resize", repaint);
 }
@@ -263,25 +270,34 @@ function listen() {
 function fromAddress() {
   const wanted = new URLSearchParams(location.hash.slice(1));
   const whole = (name, fallback) => (/^\d+$/.test(wanted.get(name) || "") ? Number(wanted.get(name)) : fallback);
-  now.episode = Math.min(Math.max(whole("episode", 1) - 1, 0), byId("episode").options.length - 1);
+  now.episode = Math.max(whole("episode", 1) - 1, 0);
   now.state = whole("step", 0);
   setSpeed(SPEEDS.includes(whole("speed", 8)) ? whole("speed", 8) : 8);
   return wanted.has("play");
 }
 
-async function begin() {
-  if (!window.DecompressionStream) {
-    byId("runs").append(element("p", { class: "message", text: "This browser is too old to read the replay (it has no DecompressionStream)." }));
-    return;
-  }
-  panels = data.runs.map(makePanel);
+// Shows one run, or two side by side, with the episode, the step and the seeds that were shown before.
+function showRuns(runs) {
+  if (now.playing) play(false);
+  now.seeds = runs.map((run, number) => Math.min(now.seeds[number] || 0, run.seeds.length - 1));
+  panels = runs.map(makePanel);
   byId("runs").className = panels.length > 1 ? "two" : "one";
-  byId("runs").append(...panels.map((panel) => panel.root));
-  fillPickers();
-  listen();
-  const plays = fromAddress();
-  await load();
-  if (plays) play(true);
+  byId("runs").replaceChildren(...panels.map((panel) => panel.root));
+  fillEpisodes(runs);
+  now.episode = Math.min(now.episode, byId("episode").options.length - 1);
+  return load();
 }
 
-begin();
+function isTooOld() {
+  if (window.DecompressionStream) return false;
+  byId("runs").append(element("p", { class: "message", text: "This browser is too old to read the replay (it has no DecompressionStream)." }));
+  return true;
+}
+
+async function begin() {
+  if (isTooOld()) return;
+  listen(document);
+  const plays = fromAddress();
+  await showRuns(data.runs);
+  if (plays) play(true);
+}

@@ -1,0 +1,36 @@
+"""HTML pages from templates, styles and scripts in `page/`: each is one file that loads nothing else."""
+
+import html
+import importlib.resources
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+SCRIPTS = ("pictures.js", "charts.js", "replay.js")
+"""What replays episodes, in every page."""
+
+
+def fill(template: str, *, title: str, data: Any, styles: Sequence[str], scripts: Sequence[str], **parts: str) -> str:
+    """The page of a template. Title and data may hold any text; other parts are ours and put in as they are."""
+    parts |= {
+        "title": html.escape(title),
+        "data": as_json(data),
+        "css": "\n".join(map(asset, styles)),
+        "js": "\n".join(map(asset, scripts)),
+        "help": asset("help.html"),
+        "transport": asset("transport.html"),
+    }
+    # All at once: what is put in is not looked at again.
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], asset(template))
+
+
+def as_json(data: Any) -> str:
+    """JSON that cannot end the element it is in, whatever texts it holds."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def asset(name: str) -> str:
+    """The text of a file in `page/`."""
+    return importlib.resources.files("advsurprise.evaluation").joinpath("page", name).read_text("utf-8")

@@ -1,0 +1,134 @@
+"""Where the results of runs come from: settings that are not the defaults, and the command that trains them again."""
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from advsurprise import envs, methods
+from advsurprise.config import PPOConfig, RunConfig
+from advsurprise.errors import UserError
+from advsurprise.training.loops import whole_episodes
+
+NO_FLAG = ("rollout", "save_every", "devices")
+"""Fields of a run that --set changes."""
+
+
+def settings(configs: Mapping[str, RunConfig]) -> list[dict[str, Any]]:
+    """Fields that are not the defaults or not the same in all runs: `name`, the `values` of all runs in order, and the
+    `default`. A value is None where the method has no such field, and so is a default that is not known."""
+    flat = {name: _flat(cfg) for name, cfg in configs.items()}
+    usual = {name: _defaults(cfg) for name, cfg in configs.items()}
+    rows = []
+    for field in dict.fromkeys(field for values in flat.values() for field in values):
+        values = [flat[name].get(field, usual[name].get(field)) for name in configs]
+        default = next((each[field] for each in usual.values() if field in each), None)
+        if any(value != values[0] for value in values) or values[0] != default:
+            rows.append({"name": field, "values": [_text(value) for value in values], "default": _text(default)})
+    return rows
+
+
+def _flat(cfg: RunConfig) -> dict[str, Any]:
+    """All fields of a run by the names that --set knows, but for the method."""
+    own = {
+        each.name: getattr(cfg, each.name)
+        for each in dataclasses.fields(cfg)
+        if each.name not in ("method", "method_fields", "env_fields", "ppo")
+    }
+    parts = {"env": cfg.env_fields, "method": cfg.method_fields, "ppo": dataclasses.asdict(cfg.ppo)}
+    return own | {f"{part}.{name}": value for part, fields in parts.items() for name, value in fields.items()}
+
+
+def _defaults(cfg: RunConfig) -> dict[str, Any]:
+    """Defaults of a run's fields, as far as its world and its method are there to tell theirs."""
+    known = _flat(RunConfig())
+    with contextlib.suppress(UserError):
+        known |= {f"env.{name}": value for name, value in _world_defaults(cfg.env).items()}
+    with contextlib.suppress(UserError):
+        fields = dataclasses.fields(methods.method_class(cfg.method))
+        known |= {f"method.{each.name}": each.default for each in fields if each.default is not dataclasses.MISSING}
+    return known
+
+
+def _world_defaults(id: str) -> dict[str, Any]:
+    world = envs.find(id)
+    if world.kind == "pure":
+        env = world.make()
+        return {name: getattr(env, name) for name in world.fields or ()}
+    return dataclasses.asdict(world.settings()) if world.settings else {}
+
+
+def _text(value: Any) -> str | None:
+    """A value as --set takes it."""
+    return None if value is None else setting(value)
+
+
+# -------------------------------------------------------------------------------------------------- commands
+
+
+def train_command(configs: Mapping[str, RunConfig], folder: pathlib.Path) -> str:
+    """The command that trains these runs again: one, or several that differ in their methods only."""
+    first, several = next(iter(configs.values())), len(configs) > 1
+    words = ["train", "--env", first.env, "--method", ",".join(configs), "--steps", str(first.steps)]
+    words += ["--seeds", seeds(first.seeds), "--bodies", str(first.bodies)]
+    usual = {**_flat(RunConfig()), "rollout": _usual_rollout(first)}
+    fields = {name: getattr(first, name) for name in NO_FLAG}
+    fields |= {f"ppo.{each.name}": getattr(first.ppo, each.name) for each in dataclasses.fields(PPOConfig)}
+    changed = {name: setting(value) for name, value in fields.items() if value != usual[name]}
+    guessed = _accepts_any(first.env)
+    changed |= {f"env.{name}": setting(value, guessed=guessed) for name, value in first.env_fields.items()}
+    for method, cfg in configs.items():
+        changed |= {f"{method if several else 'method'}.{k}": setting(value) for k, value in cfg.method_fields.items()}
+    words += [word for name, value in changed.items() for word in ("--set", f"{name}={value}")]
+    return command([*words, "--out", str(folder)])
+
+
+def command(words: Sequence[str]) -> str:
+    """A command line as it is typed."""
+    return shlex.join(["advsurprise", *words])
+
+
+def seeds(chosen: Sequence[int]) -> str:
+    """Seeds as --seeds takes them."""
+    if len(chosen) > 1 and list(chosen) == list(range(chosen[0], chosen[-1] + 1)):
+        return f"{chosen[0]}..{chosen[-1]}"
+    return ",".join(map(str, chosen))
+
+
+def setting(value: Any, *, guessed: bool = False) -> str:
+    """A value as --set takes it; `guessed` where the field has no type and words are read as JSON if they can be."""
+    if guessed and not isinstance(value, str):
+        return json.dumps(value)
+    if guessed:
+        return json.dumps(value) if _is_json(value) else value
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(setting, value)) if isinstance(value, tuple | list) else str(value)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _accepts_any(id: str) -> bool:
+    """Whether a world takes any keyword, so that its settings have no types."""
+    try:
+        return envs.find(id).all_fields is None
+    except UserError:
+        return False
+
+
+def _usual_rollout(cfg: RunConfig) -> int | None:
+    """The rollout that `train` chooses by itself; None if the world is not there to tell."""
+    try:
+        default = RunConfig.__dataclass_fields__["rollout"].default
+        return whole_episodes(dataclasses.replace(cfg, rollout=default, steps=10**12)).rollout
+    except UserError:
+        return None

@@ -1,0 +1,255 @@
+"""A report: curves, final measures, replays and settings of a comparison as one HTML file. docs/report.md says what is
+in it, docs/plots.md how curves are made."""
+
+import dataclasses
+import math
+import pathlib
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from advsurprise import __version__
+from advsurprise.config import RunConfig
+from advsurprise.errors import UserError
+from advsurprise.evaluation import comparison, pages, plot, provenance
+from advsurprise.evaluation.curves import Curve, Record, choose, curve, panels_of, read_record, run_names, table_of
+from advsurprise.evaluation.labels import Labels
+from advsurprise.evaluation.replay import Replayed, run_data
+from advsurprise.evaluation.statistics import Estimate, estimate
+from advsurprise.training import checkpoint
+from advsurprise.training.folder import CHECKPOINTS, CONFIG, METRICS, read_json, read_run
+from advsurprise.training.versions import versions
+
+POINTS = 400
+"""Most points of a curve: more than a screen shows."""
+DIGITS = 5
+"""Significant digits of the points of curves."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    """What a folder holds, as far as it has been trained."""
+
+    folder: pathlib.Path
+    """A comparison, or a single run."""
+    configs: dict[str, RunConfig]
+    """All runs, in the order of training."""
+    records: list[Record]
+    """Rows of those that have any."""
+    columns: list[str]
+    """Measures whose curves are drawn."""
+    window: int
+    """Updates in the moving average."""
+    notes: list[str]
+    """A sentence for everything that is missing."""
+
+    @property
+    def names(self) -> list[str]:
+        """What the runs with rows are called."""
+        return run_names(self.records)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all runs with rows have been trained for equally long."""
+        return len({record.steps[-1] for record in self.records}) == 1
+
+
+# --------------------------------------------------------------------------------------------------- reading
+
+
+def read(folder: pathlib.Path, metric: str | None) -> Compared:
+    """The runs of a comparison, or a single run; a method that is not trained, or not to its end, is noted."""
+    if comparison.is_comparison(folder):
+        configs = comparison.read(folder).configs
+        homes = {name: folder / name for name in configs}
+    else:
+        cfg = read_run(folder)
+        configs, homes = {cfg.method: cfg}, {cfg.method: folder}
+    records, notes = [], []
+    for name, home in homes.items():
+        try:
+            records.append(read_record(home))
+        except UserError as error:
+            notes.append(f"{name} is left out: {error}.")
+            continue
+        notes += _unfinished(name, configs[name], records[-1])
+    if not records:
+        raise UserError(f"{folder} has no metrics yet; continue with: advsurprise resume {folder}")
+    return Compared(folder, configs, records, choose(records, metric), plot.default_window(records), notes)
+
+
+def _unfinished(name: str, cfg: RunConfig, record: Record) -> list[str]:
+    done, asked = record.steps[-1], cfg.updates * cfg.steps_per_update
+    notes = [f"{name} has been trained for {done:,} of {asked:,} steps."] if done < asked else []
+    if checkpoint.newest_good(record.folder / CHECKPOINTS)[0] is None:
+        notes.append(f"{name} has no checkpoint: there are its curves, and no replay.")
+    return notes
+
+
+def median_seeds(compared: Compared) -> dict[str, int]:
+    """Of each run that has a checkpoint, the seed whose first measure ends in the middle: of an even number the lower
+    of the two; the first seed where the run does not have the measure."""
+    chosen = {}
+    for name, record in zip(compared.names, compared.records, strict=True):
+        if checkpoint.newest_good(record.folder / CHECKPOINTS)[0] is None:
+            continue
+        drawn = curve(record, compared.columns[0], label=name, window=compared.window, points=1)
+        chosen[name] = record.seeds[0] if drawn is None else median_seed(drawn.seeds, drawn.values[:, -1])
+    return chosen
+
+
+def median_seed(seeds: Sequence[int], values: np.ndarray) -> int:
+    """The seed with the median of these values, of an even number the lower of the two; nan counts as none."""
+    known = sorted((value, seed) for value, seed in zip(values.tolist(), seeds, strict=True) if math.isfinite(value))
+    return known[(len(known) - 1) // 2][1]
+
+
+# ---------------------------------------------------------------------------------------------------- the page
+
+
+def page(compared: Compared, replays: Sequence[Replayed], *, notes: Sequence[str] = (), command: str) -> str:
+    """The whole page."""
+    data = {
+        "version": __version__,
+        "runs": [run_data(run) for run in replays],
+        "report": report_data(compared, command) | {"notes": [*compared.notes, *notes]},
+    }
+    return pages.fill(
+        "report.html",
+        title=f"Report: {compared.folder}",
+        data=data,
+        styles=["replay.css", "report.css"],
+        scripts=[*pages.SCRIPTS, "curves.js", "report.js"],
+    )
+
+
+def report_data(compared: Compared, command: str) -> dict[str, Any]:
+    """Everything that the page shows beside the replays."""
+    table = table_of(compared.records)
+    panels = panels_of(compared.records, compared.columns, window=compared.window, log=lambda line: None, points=POINTS)
+    return {
+        "name": str(compared.folder),
+        "about": _about(compared),
+        "series": _series(compared),
+        "smoothing": compared.window,
+        "panels": [_panel(column, table.label(column), drawn) for column, drawn in panels.items()],
+        "measures": measures(compared, table),
+        "settings": {"runs": list(compared.configs), "rows": provenance.settings(compared.configs)},
+        "versions": _versions(compared),
+        "commands": [
+            {"title": "Train it again", "text": provenance.train_command(compared.configs, compared.folder)},
+            {"title": "Make this page again", "text": command},
+        ],
+    }
+
+
+def _about(compared: Compared) -> list[list[str]]:
+    """What was compared, in words: terms and what they are."""
+    first = next(iter(compared.configs.values()))
+    newest = max((record.folder / METRICS).stat().st_mtime for record in compared.records)
+    seeds = sorted({seed for record in compared.records for seed in record.seeds})
+    return [
+        ["World", first.env],
+        ["Method" if len(compared.configs) == 1 else "Methods", ", ".join(compared.configs)],
+        ["Seeds", f"{provenance.seeds(seeds)} ({len(seeds)})"],
+        ["Steps of each seed", f"{max(record.steps[-1] for record in compared.records):,}"],
+        ["Trained until", _date(newest)],
+        ["Report made", _date(time.time())],
+    ]
+
+
+def _date(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
+
+
+def _series(compared: Compared) -> list[dict[str, Any]]:
+    """Name, number of its colour and number of its line style of every run."""
+    used: dict[int, int] = {}
+    series = []
+    for name, record in zip(compared.names, compared.records, strict=True):
+        colour = plot.PALETTE.index(plot.colour(record.config.method))
+        series.append({"name": name, "colour": colour, "dash": used.get(colour, 0) % len(plot.STYLES)})
+        used[colour] = used.get(colour, 0) + 1
+    return series
+
+
+def _panel(column: str, label: str, drawn: Sequence[Curve]) -> dict[str, Any]:
+    return {"column": column, "label": label, "curves": [_curve(each) for each in drawn]}
+
+
+def _curve(drawn: Curve) -> dict[str, Any]:
+    return {
+        "name": drawn.label,
+        "steps": drawn.steps.tolist(),
+        **{name: _short(getattr(drawn, name)) for name in ("iqm", "low", "high")},
+        "seeds": [{"seed": seed, "values": _short(line)} for seed, line in zip(drawn.seeds, drawn.values, strict=True)],
+    }
+
+
+def _short(values: np.ndarray) -> list[float | None]:
+    return [float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None for value in values.tolist()]
+
+
+# ------------------------------------------------------------------------------------------------ final measures
+
+
+def measures(compared: Compared, table: Labels) -> dict[str, Any]:
+    """The table of final measures: `runs` in columns, `rows` of measures; each cell an estimate, its text, and whether
+    it is the highest beyond doubt; None where a run does not have the measure."""
+    rows = []
+    for column in dict.fromkeys([*compared.columns, *table.shown]):
+        cells = [_final(record, column, compared.window) for record in compared.records]
+        if any(cell is not None for cell in cells):
+            best = highest(cells) if compared.is_even else None
+            shown = [_cell(cell, number == best) for number, cell in enumerate(cells)]
+            rows.append({"column": column, "label": table.label(column), "cells": shown})
+    return {"runs": compared.names, "even": compared.is_even, "rows": rows}
+
+
+def _final(record: Record, column: str, window: int) -> Estimate | None:
+    """Mean over seeds of where their curves end."""
+    drawn = curve(record, column, label="", window=window, points=1)
+    return None if drawn is None else estimate(drawn.values[:, -1], over="training seeds")
+
+
+def highest(cells: Sequence[Estimate | None]) -> int | None:
+    """Number of the cell whose interval lies above those of all others; None if there is no such cell."""
+    known = {number: cell for number, cell in enumerate(cells) if cell is not None}
+    if len(known) < 2 or not all(math.isfinite(cell["low"]) for cell in known.values()):
+        return None
+    top = max(known, key=lambda number: known[number]["mean"])
+    others = [cell["high"] for number, cell in known.items() if number != top]
+    return top if known[top]["low"] > max(others) else None
+
+
+def _cell(cell: Estimate | None, best: bool) -> dict[str, Any] | None:
+    if cell is None:
+        return None
+    half = (cell["high"] - cell["low"]) / 2
+    known = half if math.isfinite(half) else None
+    return {"mean": cell["mean"], "half": known, "n": cell["n"], "text": rounded(cell["mean"], known), "best": best}
+
+
+def rounded(mean: float, half: float | None) -> str:
+    """A mean and the half-width of its interval, to two digits of the latter; alone, to three of its own."""
+    size = abs(mean) / 10 if half is None else half
+    decimals = min(6, max(0, 1 - math.floor(math.log10(size)))) if size > 0 else 2
+    text = f"{mean:,.{decimals}f}" + ("" if half is None else f" ± {half:,.{decimals}f}")
+    return text.replace("-", "−")
+
+
+# ---------------------------------------------------------------------------------------------------- versions
+
+
+def _versions(compared: Compared) -> dict[str, Any]:
+    """Versions that trained the runs, that continued them, and that made the page, beside each other."""
+    kept = compared.folder / (comparison.FILE if comparison.is_comparison(compared.folder) else CONFIG)
+    values = read_json(kept)
+    made = [("trained with", values.get("versions", {}))]
+    made += [("continued with", each) for each in values.get("resumed_with", [])]
+    made.append(("this page", versions()))
+    names = dict.fromkeys(name for _, each in made for name in each)
+    rows = [{"name": name, "values": [each.get(name) for _, each in made]} for name in names]
+    return {"heads": [head for head, _ in made], "rows": rows}
