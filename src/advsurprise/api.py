@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from advsurprise import envs, methods
+from advsurprise import envs, methods, zoo
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.envs.base import AbstractEnv
 from advsurprise.envs.host.base import Host
@@ -49,6 +49,15 @@ class Trained:
     """One agent per seed."""
     updates: int
     """Updates done."""
+
+    @property
+    def name(self) -> str:
+        """What a person calls it: its folder, or `zoo:NAME`."""
+        return zoo.title(self.folder)
+
+    def default_path(self, file: str) -> pathlib.Path:
+        """Where a file about it goes if nobody says where: its folder, or for an agent of the zoo the current one."""
+        return pathlib.Path(f"{self.folder.name}-{file}") if zoo.is_shipped(self.folder) else self.folder / file
 
     def evaluate(
         self,
@@ -102,34 +111,47 @@ class Trained:
         episodes: int = 6,
     ) -> pathlib.Path:
         """Writes a page that replays episodes of every seed, alone or beside those of another run, and returns where:
-        `replay.html` in the run's folder unless a path is given. Runs in the same world get the same layouts."""
+        `default_path("replay.html")` unless a path is given. Runs in the same world get the same layouts, and an agent
+        of the zoo beside a run plays in the run's world if it can."""
         if not 1 <= episodes <= MAX_REPLAYED:
             raise UserError(f"a replay has from 1 to {MAX_REPLAYED} episodes, not {episodes}")
-        path = self.folder / "replay.html" if path is None else pathlib.Path(path)
-        write_page(path, [each.recorded(episodes) for each in (self, beside) if each is not None])
+        path = self.default_path("replay.html") if path is None else pathlib.Path(path)
+        runs = [self.recorded(episodes)]
+        if beside is not None:
+            runs.append(beside.recorded(episodes, env_fields=beside._fields_beside(self)))
+        write_page(path, runs)
         return path
 
-    def recorded(self, episodes: int) -> Replayed:
-        """The run with some episodes of every seed, recorded step by step."""
+    def recorded(self, episodes: int, *, env_fields: dict[str, Any] | None = None) -> Replayed:
+        """The run with some episodes of every seed, recorded step by step; with other fields of its world if asked."""
         cfg, world = self.config, envs.find(self.config.env)
-        env = world.make(**cfg.env_fields) if world.kind == "pure" else world.open(episodes, **cfg.env_fields)
+        fields = cfg.env_fields if env_fields is None else env_fields
+        env = world.make(**fields) if world.kind == "pure" else world.open(episodes, **fields)
         try:
-            recorded = record(env, self.agents, episodes=episodes, seed=EVALUATION_SEED)
+            agents = [self._in(env.spec, agent) for agent in self.agents]
+            recorded = record(env, agents, episodes=episodes, seed=EVALUATION_SEED)
         finally:
             if isinstance(env, Host):
                 env.close()
-        fields = {"env": cfg.env_fields, "method": cfg.method_fields}
+        settings = {"env": fields, "method": cfg.method_fields}
         about = {
             "env": cfg.env,
             "method": cfg.method,
             "steps": self.updates * cfg.steps_per_update,
             "settings": ", ".join(
-                f"{of}.{name}={value}" for of, of_it in fields.items() for name, value in of_it.items()
+                f"{of}.{name}={value}" for of, of_it in settings.items() for name, value in of_it.items()
             ),
         }
         pure = None if isinstance(env, Host) else env
         seeds = dict(zip(cfg.seeds, recorded, strict=True))
-        return Replayed(str(self.folder), pure, self.agents[0].method, about, seeds)
+        return Replayed(self.name, pure, agents[0].method, about, seeds)
+
+    def _fields_beside(self, run: "Trained") -> dict[str, Any] | None:
+        """Fields of a run's world, for an agent of the zoo that can act there; None to stay in its own."""
+        if not zoo.is_shipped(self.folder) or self.config.env != run.config.env:
+            return None
+        same = _views(self.agents[0].method.spec) == _views(run.agents[0].method.spec)
+        return run.config.env_fields if same else None
 
     @contextlib.contextmanager
     def _opened(
@@ -227,6 +249,7 @@ def train(
 
 
 def load(path: str | pathlib.Path) -> Trained:
-    """A run from its folder."""
-    cfg, agents, updates = run.load_agents(pathlib.Path(path))
-    return Trained(pathlib.Path(path), cfg, agents, updates)
+    """A run from its folder, or an agent that ships with the package: `zoo:NAME`."""
+    folder = zoo.folder(path)
+    cfg, agents, updates = run.load_agents(folder)
+    return Trained(folder, cfg, agents, updates)

@@ -16,7 +16,7 @@ from tyro.conf import OmitSubcommandPrefixes, subcommand
 from advsurprise import __version__
 from advsurprise.cli.bench import Bench
 from advsurprise.cli.reproduce import Reproduce
-from advsurprise.cli.verbs import CheckEnv, Doctor, Envs, Eval, Methods, Plot, Replay, Resume, Theory, Train
+from advsurprise.cli.verbs import CheckEnv, Doctor, Envs, Eval, Methods, Plot, Replay, Resume, Theory, Train, Zoo
 from advsurprise.errors import UserError, WorldWarning
 
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
@@ -28,6 +28,7 @@ Verb = (
     | Annotated[Eval, subcommand("eval")]
     | Annotated[Plot, subcommand("plot")]
     | Annotated[Replay, subcommand("replay")]
+    | Annotated[Zoo, subcommand("zoo")]
     | Annotated[Methods, subcommand("methods")]
     | Annotated[Envs, subcommand("envs")]
     | Annotated[CheckEnv, subcommand("check-env")]
