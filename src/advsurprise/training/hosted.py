@@ -28,6 +28,7 @@ from advsurprise.training.state import (
     priming_length,
     rate_factor,
     seed_keys,
+    split_seeds,
     update_keys,
 )
 from advsurprise.training.tensors import ANY_LENGTH
