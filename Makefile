@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 .PHONY: help quickstart check test long lint format requirements clean
 
 help:
-	@echo "make quickstart    train for about a minute, evaluate, write a replay"
+	@echo "make quickstart    train for about a minute, evaluate, write a replay beside a trained agent"
 	@echo "make check         lint, types and the quick tests: while working"
 	@echo "make test          lint, types and every test: before a commit is shared"
 	@echo "make long          the tests for every further method, game and setting"
@@ -14,11 +14,16 @@ help:
 	@echo "make requirements  rewrite requirements.txt from pyproject.toml"
 	@echo "make clean         remove what the other targets made"
 
-# Trains Adversarial Surprise for about a minute on two cores, lets it play against random actions, and shows it.
+# Trains Adversarial Surprise for about a minute on two cores, lets it play against random actions, and shows it beside
+# an agent of the zoo. Turns of 8 steps in small rooms: what is learnt first, to leave the room, is learnt soonest there.
+QUICK := --steps 600k --bodies 64 --set rollout=128 --set env.max_side=6 --set env.grid=19 --set env.fixed_boxes=true \
+	--set method.k_explore=8 --set method.k_control=8
 quickstart: $(STAMP)
-	$(BIN)/advsurprise train --steps 700k --out runs/quickstart
+	$(BIN)/advsurprise train --env rooms/four $(QUICK) --out runs/quickstart
 	$(BIN)/advsurprise eval runs/quickstart --episodes 100
-	$(BIN)/advsurprise replay runs/quickstart
+	$(BIN)/advsurprise replay runs/quickstart zoo:rooms-four
+	@echo "On the left is what you have just trained, on the right zoo:rooms-four after 3M steps, in the same rooms."
+	@echo "Random actions hardly ever leave the first room; yours mostly opens a door and enters a second, the zoo's goes on to a third."
 
 # Compiled programs are kept from one check to the next.
 check: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax

@@ -15,7 +15,7 @@ PACKAGE = pathlib.Path(advsurprise.__file__).parent
 # Names are module paths below the package; the longest match decides.
 FLOORS = [
     ["errors"],
-    ["types", "tree", "config", "training.files", "userfile"],
+    ["types", "tree", "config", "training.files", "userfile", "zoo"],
     ["grid", "theory"],
     ["learning.stats", "learning.images", "learning.chunks", "learning.convolution", "learning.advantage"],
     ["learning.density", "learning.networks"],

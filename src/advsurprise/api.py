@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from advsurprise import envs, methods
+from advsurprise import envs, methods, zoo
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.envs.base import AbstractEnv
 from advsurprise.envs.host.base import Host
@@ -58,6 +58,15 @@ class Trained:
     def _repr_html_(self) -> str:
         """What notebooks show: a table and learning curves."""
         return notebook.rich(self.folder, self.config, self.updates)
+
+    @property
+    def name(self) -> str:
+        """What a person calls it: its folder, or `zoo:NAME`."""
+        return zoo.title(self.folder)
+
+    def default_path(self, file: str) -> pathlib.Path:
+        """Where a file about it goes if nobody says where: its folder, or for an agent of the zoo the current one."""
+        return pathlib.Path(f"{self.folder.name}-{file}") if zoo.is_shipped(self.folder) else self.folder / file
 
     def evaluate(
         self,
@@ -111,10 +120,14 @@ class Trained:
         episodes: int = 6,
     ) -> pathlib.Path:
         """Writes a page that replays episodes of every seed, alone or beside those of another run, and returns where:
-        `replay.html` in the run's folder unless a path is given. Runs in the same world get the same layouts."""
+        `default_path("replay.html")` unless a path is given. Runs in the same world get the same layouts, and an agent
+        of the zoo beside a run plays in the run's world if it can."""
         check_replayed(episodes)
-        path = self.folder / "replay.html" if path is None else pathlib.Path(path)
-        write_page(path, [each.recorded(episodes) for each in (self, beside) if each is not None])
+        path = self.default_path("replay.html") if path is None else pathlib.Path(path)
+        runs = [self.recorded(episodes)]
+        if beside is not None:
+            runs.append(beside.recorded(episodes, env_fields=beside._fields_beside(self)))
+        write_page(path, runs)
         return path
 
     def film(
@@ -126,23 +139,25 @@ class Trained:
         world_seed: int = 0,
         fps: int = 8,
     ) -> pathlib.Path:
-        """Writes a film of episodes of one training seed (the first unless one is named) and returns where: `film.mp4`
-        in the run's folder unless a path is given. A path that ends in .gif makes that, .png a contact sheet.
+        """Writes a film of episodes of one training seed (the first unless one is named) and returns where:
+        `default_path("film.mp4")` unless a path is given. A path that ends in .gif makes that, .png a contact sheet.
 
         The film shows the first episodes of the replay; those of another `world_seed` have other layouts and noise.
         """
         from advsurprise.evaluation import film
 
-        path = self.folder / "film.mp4" if path is None else pathlib.Path(path)
+        path = self.default_path("film.mp4") if path is None else pathlib.Path(path)
         film.check(path, episodes=episodes, fps=fps)
         film.write(path, self.only(seed).recorded(episodes, world_seed=world_seed), fps=fps)
         return path
 
-    def recorded(self, episodes: int, *, world_seed: int = 0) -> Replayed:
+    def recorded(self, episodes: int, *, world_seed: int = 0, env_fields: dict[str, Any] | None = None) -> Replayed:
         """The run with some episodes of every seed, recorded step by step, in the layouts and noise of the evaluation
-        seed number `world_seed`."""
-        with recorder(self.config, episodes, world_seed=world_seed) as record_run:
-            return record_run(self)
+        seed number `world_seed`; with other fields of its world if asked."""
+        fields = self.config.env_fields if env_fields is None else env_fields
+        config = dataclasses.replace(self.config, env_fields=fields)
+        with recorder(config, episodes, world_seed=world_seed) as record_run:
+            return record_run(dataclasses.replace(self, config=config))
 
     def only(self, seed: int | None = None) -> "Trained":
         """The run as if this were its one training seed; the first if none is named."""
@@ -153,6 +168,13 @@ class Trained:
             raise UserError(f"{self.folder} was not trained with seed {seed}; it has {known}")
         config = dataclasses.replace(self.config, seeds=(seed,))
         return dataclasses.replace(self, config=config, agents=[self.agents[seeds.index(seed)]])
+
+    def _fields_beside(self, run: "Trained") -> dict[str, Any] | None:
+        """Fields of a run's world, for an agent of the zoo that can act there; None to stay in its own."""
+        if not zoo.is_shipped(self.folder) or self.config.env != run.config.env:
+            return None
+        same = _views(self.agents[0].method.spec) == _views(run.agents[0].method.spec)
+        return run.config.env_fields if same else None
 
     @contextlib.contextmanager
     def _opened(
@@ -200,9 +222,12 @@ def recorder(cfg: RunConfig, episodes: int, *, world_seed: int = 0) -> Iterator[
     env = world.make(**cfg.env_fields) if world.kind == "pure" else world.open(episodes, **cfg.env_fields)
     try:
         player, seed = make_player(env, episodes), EVALUATION_SEED + world_seed
-        yield lambda trained: _replayed(
-            trained, env, record(env, trained.agents, episodes=episodes, seed=seed, player=player)
-        )
+
+        def record_run(trained: Trained) -> Replayed:
+            here = dataclasses.replace(trained, agents=[trained._in(env.spec, agent) for agent in trained.agents])
+            return _replayed(here, env, record(env, here.agents, episodes=episodes, seed=seed, player=player))
+
+        yield record_run
     finally:
         if isinstance(env, Host):
             env.close()
@@ -219,7 +244,7 @@ def _replayed(trained: Trained, env: AbstractEnv | Host, recorded: list[list[Epi
     }
     pure = None if isinstance(env, Host) else env
     seeds = dict(zip(cfg.seeds, recorded, strict=True))
-    return Replayed(str(trained.folder), pure, trained.agents[0].method, about, seeds)
+    return Replayed(trained.name, pure, trained.agents[0].method, about, seeds)
 
 
 def plays_what_it_learnt(agent: Agent, players: dict[str, Player]) -> bool:
@@ -287,6 +312,7 @@ def train(
 
 
 def load(path: str | pathlib.Path) -> Trained:
-    """A run from its folder."""
-    cfg, agents, updates = run.load_agents(pathlib.Path(path))
-    return Trained(pathlib.Path(path), cfg, agents, updates)
+    """A run from its folder, or an agent that ships with the package: `zoo:NAME`."""
+    folder = zoo.folder(path)
+    cfg, agents, updates = run.load_agents(folder)
+    return Trained(folder, cfg, agents, updates)

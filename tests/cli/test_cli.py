@@ -35,6 +35,7 @@ VERBS = (
     "film",
     "watch",
     "report",
+    "zoo",
     "reproduce",
     "methods",
     "envs",

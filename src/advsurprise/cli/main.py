@@ -30,6 +30,7 @@ from advsurprise.cli.verbs import (
     Theory,
     Train,
     Watch,
+    Zoo,
 )
 from advsurprise.errors import UserError, WorldWarning
 
@@ -45,6 +46,7 @@ Verb = (
     | Annotated[Film, subcommand("film")]
     | Annotated[Watch, subcommand("watch")]
     | Annotated[Report, subcommand("report")]
+    | Annotated[Zoo, subcommand("zoo")]
     | Annotated[Methods, subcommand("methods")]
     | Annotated[Envs, subcommand("envs")]
     | Annotated[CheckEnv, subcommand("check-env")]

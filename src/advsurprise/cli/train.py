@@ -14,7 +14,7 @@ from advsurprise.errors import UserError
 from advsurprise.evaluation import comparison, labels
 from advsurprise.evaluation.comparison import Comparison
 from advsurprise.training import metrics, run, track
-from advsurprise.training.folder import read_run
+from advsurprise.training.folder import read_run, refuse_frozen
 
 Log = Callable[[str], None]
 
@@ -52,6 +52,7 @@ def train(
 
 def resume(folder: pathlib.Path, *, steps: str | None, quiet: bool, log: Log) -> dict[str, Any]:
     """Continues a run or a comparison, with `steps` for longer."""
+    refuse_frozen(folder)
     if comparison.is_comparison(folder):
         asked = comparison.read(folder)
         asked = dataclasses.replace(asked, base=_longer(asked.base, steps, folder))

@@ -128,7 +128,7 @@ class Eval:
     """Evaluate trained policies, sampled and greedy, next to random actions."""
 
     run_folder: RunFolder
-    """Folder of the run."""
+    """Folder of the run, or zoo:NAME."""
     episodes: int = 200
     """Episodes per training seed and kind of player, split over ten evaluation seeds."""
     env: Annotated[str | None, optional("ENV", "the run's own")] = None
@@ -154,10 +154,10 @@ class Replay:
     """Watch trained policies: writes one HTML page that replays episodes in a browser, step by step."""
 
     folders: Annotated[Positional[tuple[pathlib.Path, ...]], arg(metavar="RUN [RUN2]", help_behavior_hint="(required)")]
-    """Folder of the run; of two runs, to see them side by side on the same layouts."""
+    """Folder of the run, or zoo:NAME; of two runs, to see them side by side on the same layouts."""
     episodes: int = 6
     """Episodes of every seed."""
-    out: Annotated[pathlib.Path | None, optional("FILE", "replay.html in the run's folder")] = None
+    out: Annotated[pathlib.Path | None, optional("FILE", "replay.html in the run's folder, or NAME-replay.html")] = None
     """Page to write."""
     open: bool = False
     """Open the page in a browser."""
@@ -250,6 +250,18 @@ class Report:
             self.folder, out=self.out, metric=self.metric, episodes=self.episodes, show=self.open, log=log
         )
         show(result, report.text, as_json=self.json)
+
+
+@dataclass(frozen=True)
+class Zoo:
+    """List the trained agents that ship with the package. zoo:NAME can be used wherever a run can."""
+
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.cli import zoo
+
+        show(zoo.list_agents(), zoo.text, as_json=self.json)
 
 
 @dataclass(frozen=True)

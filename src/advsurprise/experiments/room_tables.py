@@ -1,10 +1,11 @@
-"""Tables of the runs in room worlds with the paper's settings (docs/results/rooms_h200.csv)."""
+"""Tables of the runs in room worlds with the paper's settings (docs/results/rooms_h200.csv), and of the zoo."""
 
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from advsurprise.experiments.cells import markdown, over_seeds, read_csv, seed_means
+from advsurprise import zoo
+from advsurprise.experiments.cells import markdown, over_seeds, read_csv, seed_means, with_interval
 
 LAST = 0.9
 """The end of a run: steps after this share of it."""
@@ -70,6 +71,20 @@ def settings(results: pathlib.Path) -> str:
     return markdown(["setting", "rooms per episode", "the same, time mean", "noisy rooms stilled at the end"], lines)
 
 
+def agents(results: pathlib.Path) -> str:
+    """The agents that ship with the package, from their cards: the measures that tell most about each."""
+    lines = []
+    for card in zoo.cards():
+        about = [f"`{zoo.PREFIX}{card['name']}`", f"{card['method']} in `{card['env']}`", f"{card['steps'] / 1e6:.1f}M"]
+        for name in card["shown"]:
+            measure = card["measures"][name]
+            estimates = [measure[who] for who in ("trained", "random")]
+            cells = [with_interval(each["mean"], each["low"], each["high"], 2) for each in estimates]
+            lines.append([*about, measure["label"], *cells])
+            about = [""] * len(about)
+    return markdown(["agent", "what it is", "steps", "measure", "trained", "random"], lines, left=4)
+
+
 def _rows(results: pathlib.Path, variant: str) -> list[dict[str, Any]]:
     return [row for row in read_csv(results / "rooms_h200.csv") if row["variant"] == variant]
 
@@ -100,4 +115,5 @@ TABLES: dict[str, Callable[[pathlib.Path], str]] = {
     "rooms-door": emergence("door", SHUT),
     "rooms-lock": emergence("lock", SHUT | LOCKED),
     "as-turns": settings,
+    "zoo": agents,
 }

@@ -22,20 +22,33 @@ try:
 except ImportError:  # Windows has no such locks
     fcntl = None
 
+from advsurprise import zoo
 from advsurprise.config import MAY_CHANGE, RunConfig, from_dict
 from advsurprise.errors import UserError
 from advsurprise.training import files
 from advsurprise.training.versions import versions
 
 CONFIG, METRICS, CHECKPOINTS, CARD, TRACK = "config.json", "metrics.jsonl", "checkpoints", "card.md", "track"
+FROZEN = "frozen"
+"""Key that marks a run without the state of its training."""
 
 
 def check_folder(cfg: RunConfig, folder: pathlib.Path, *, fresh: bool) -> None:
     """Refuses a folder that holds something else than this very run, perhaps shorter. Changes nothing."""
+    refuse_frozen(folder)
     there = (folder / CONFIG).exists()
     refuse_other(folder, there=there, kind="run")
     if there and not fresh:
         _check_same(cfg, read_run(folder), folder)
+
+
+def refuse_frozen(folder: pathlib.Path) -> None:
+    """Refuses to train what was saved without the state of its training, such as an agent of the zoo."""
+    if read_json(zoo.folder(folder) / CONFIG).get(FROZEN):
+        raise UserError(
+            f"{folder} holds trained policies without the state of their training: they can be evaluated and replayed, "
+            "but not trained further"
+        )
 
 
 def refuse_other(folder: pathlib.Path, *, there: bool, kind: str) -> None:

@@ -26,6 +26,7 @@ from advsurprise.training.state import (
     priming_length,
     rate_factor,
     seed_keys,
+    split_seeds,
     update_keys,
 )
 from advsurprise.tree import over_seeds
@@ -82,8 +83,7 @@ class Fused:
         return self.devices.per_memory * (sizes.temp_size_in_bytes + arrays)
 
     def agents(self, state: TrainState) -> list[Agent]:
-        agents = self.devices.on_first(state.learner.agent)
-        return [jax.tree.map(lambda leaf, seed=seed: leaf[seed], agents) for seed in range(len(self.cfg.seeds))]
+        return split_seeds(self.devices.on_first(state.learner.agent), len(self.cfg.seeds))
 
     def trace_collecting(self, state: TrainState) -> jax.stages.Traced:
         """The program of `collect`."""

@@ -28,6 +28,7 @@ from advsurprise.training.state import (
     priming_length,
     rate_factor,
     seed_keys,
+    split_seeds,
     update_keys,
 )
 from advsurprise.training.tensors import ANY_LENGTH
@@ -137,7 +138,7 @@ class Hosted:
         return sizes.argument_size_in_bytes + sizes.output_size_in_bytes + sizes.temp_size_in_bytes
 
     def agents(self, state: TrainState) -> list[Agent]:
-        return agents_of(state)
+        return split_seeds(state.learner.agent, len(self.cfg.seeds))
 
     def close(self) -> None:
         """Closes the world."""
@@ -166,12 +167,6 @@ class Hosted:
 
     def _learn_seed(self, learner: Learner, rollout: Rollout, update: Int[Array, ""], key: PRNGKeyArray):
         return learn(learner, rollout, self.cfg.ppo, rate=rate_factor(self.cfg, update), key=key)
-
-
-def agents_of(state: TrainState) -> list[Agent]:
-    """One agent per seed."""
-    agents = state.learner.agent
-    return [jax.tree.map(lambda leaf, s=seed: leaf[s], agents) for seed in range(len(np.ravel(state.update)))]
 
 
 def open_world(cfg: RunConfig) -> Host:

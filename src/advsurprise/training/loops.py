@@ -12,8 +12,10 @@ from advsurprise.config import RunConfig
 from advsurprise.envs import find
 from advsurprise.learning.interaction import Agent
 from advsurprise.training import checkpoint
+from advsurprise.training.frozen import is_frozen, thaw
 from advsurprise.training.fused import Fused, make_env
-from advsurprise.training.hosted import Hosted, agents_of, state_shapes
+from advsurprise.training.hosted import Hosted, state_shapes
+from advsurprise.training.state import TrainState, split_seeds
 
 
 @contextmanager
@@ -36,12 +38,19 @@ def check_loop(cfg: RunConfig) -> None:
 
 def load_agents(cfg: RunConfig, record: pathlib.Path) -> tuple[list[Agent], int]:
     """One agent per seed from a checkpoint of a run, and the updates done. No world is stepped."""
+    like = _state_shapes(cfg)
+    if is_frozen(record):
+        agent, update = thaw(record, like.learner.agent, like.update)
+    else:
+        state = checkpoint.load(record, like)
+        agent, update = state.learner.agent, state.update
+    return split_seeds(agent, len(cfg.seeds)), int(np.ravel(update)[0])
+
+
+def _state_shapes(cfg: RunConfig) -> TrainState:
     if find(cfg.env).kind == "host":
-        state = checkpoint.load(record, state_shapes(cfg, find(cfg.env).read_spec(**cfg.env_fields)))
-        return agents_of(state), int(np.ravel(state.update)[0])
-    loop = Fused(dataclasses.replace(cfg, devices=1))  # however many trained it, here they may not be
-    state = checkpoint.load(record, loop.like())
-    return loop.agents(state), int(np.ravel(state.update)[0])
+        return state_shapes(cfg, find(cfg.env).read_spec(**cfg.env_fields))
+    return Fused(dataclasses.replace(cfg, devices=1)).like()  # however many trained it, here they may not be
 
 
 def whole_episodes(cfg: RunConfig) -> RunConfig:

@@ -94,6 +94,11 @@ def prime_keys(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray]:
     return start_key, collect_key
 
 
+def split_seeds(agents: Agent, seeds: int) -> list[Agent]:
+    """One agent per seed, of those of all seeds [S, …]."""
+    return [jax.tree.map(lambda leaf, seed=seed: leaf[seed], agents) for seed in range(seeds)]
+
+
 def seed_keys(seeds: tuple[int, ...]) -> Key[Array, " S"]:
     """One key per seed."""
     return jnp.stack([jax.random.key(seed) for seed in seeds])
