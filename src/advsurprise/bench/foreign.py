@@ -1,0 +1,110 @@
+"""Speed of training in a world of another JAX library: our methods beside a plain PPO in the same world and run.
+
+Every row is whole updates (collecting and learning) of all seeds together, as one compiled program. The first update,
+which compiles, is apart; the rate is that of the median update.
+"""
+
+import importlib.metadata
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from advsurprise.bench.plain_ppo import PlainConfig, PlainPPO, of_seeds
+from advsurprise.config import RunConfig
+from advsurprise.envs.foreign import load
+from advsurprise.errors import UserError
+from advsurprise.training.fused import Fused
+
+STEPS = "1e15"
+"""Steps of the runs that are timed: more than any number of bodies makes in one update."""
+PLAIN = "plain PPO"
+
+
+def run(
+    env: str,
+    *,
+    methods: Sequence[str],
+    bodies: int,
+    seeds: int,
+    updates: int,
+    settings: Sequence[str],
+    resolve: Callable[..., RunConfig],
+    log: Callable[[str], None],
+) -> dict[str, Any]:
+    """A row per method, and one of a plain PPO. `resolve` is what the train verb makes its configuration with."""
+    if not load.is_foreign(env):
+        raise UserError(
+            f"bench foreign needs a world of another JAX library, not {env}; time this one with bench train"
+        )
+    if min(bodies, seeds, updates) < 1:
+        raise UserError("--bodies, --seeds and --updates take whole numbers from 1")
+    given = {"config": None, "env": env, "steps": STEPS, "seeds": f"0..{seeds - 1}", "bodies": bodies}
+    cfgs = [resolve(method=method, settings=settings, **given) for method in methods]
+    loops = [Fused(cfg) for cfg in cfgs]  # all mistakes are reported before the first is timed
+    rows = []
+    for loop in loops:
+        log(f"{loop.cfg.method} in {env}: {bodies} bodies, {seeds} seed(s): compiling …")
+        rows.append(_row(loop.cfg, loop.cfg.method, loop.devices.count, *_timed(loop.init, loop.update, updates)))
+        log(_text(rows[-1]))
+    log(f"{PLAIN}: compiling …")
+    init, update = of_seeds(PlainPPO(load.make(env, cfgs[0].env_fields), PlainConfig(bodies, cfgs[0].rollout)), seeds)
+    with jax.numpy_dtype_promotion("standard"):
+        rows.append(_row(cfgs[0], PLAIN, 1, *_timed(init, update, updates)))
+    return {
+        "device": jax.devices()[0].device_kind,
+        "cores": os.cpu_count(),
+        "versions": {name: _version(name) for name in ("jax", env.partition(":")[0].partition(".")[0])},
+        "rows": rows,
+    }
+
+
+def text(result: dict[str, Any]) -> str:
+    """The result for a person."""
+    head = f"{'method':24}{'bodies':>8}{'seeds':>7}{'steps/s':>13}{'first update':>14}   on {result['device']}"
+    plain = result["rows"][-1]["steps_per_s"]
+    ratios = [f"{row['method']} {row['steps_per_s'] / plain:.2f}" for row in result["rows"][:-1]]
+    return "\n".join([head, *map(_text, result["rows"]), f"times the plain PPO's speed: {', '.join(ratios)}"])
+
+
+def _text(row: dict[str, Any]) -> str:
+    size = f"{row['bodies']:>8}{row['seeds']:>7}"
+    return f"{row['method']:24}{size}{row['steps_per_s']:>13,.0f}{row['first_update_s']:>12.1f} s"
+
+
+def _timed(
+    init: Callable[[], Any], update: Callable[[Any], tuple[Any, Any]], updates: int
+) -> tuple[float, list[float]]:
+    """Seconds of the first update, compiling included, and of those that follow."""
+    state = jax.block_until_ready(init())
+    seconds = []
+    for _ in range(updates + 1):
+        begun = time.perf_counter()
+        state, _ = jax.block_until_ready(update(state))
+        seconds.append(time.perf_counter() - begun)
+    return seconds[0], seconds[1:]
+
+
+def _row(cfg: RunConfig, method: str, devices: int, first: float, seconds: list[float]) -> dict[str, Any]:
+    steps = cfg.steps_per_update * len(cfg.seeds)
+    return {
+        "env": cfg.env,
+        "method": method,
+        "bodies": cfg.bodies,
+        "seeds": len(cfg.seeds),
+        "rollout": cfg.rollout,
+        "devices": devices,
+        "steps_per_s": round(steps / float(np.median(seconds)), 1),
+        "first_update_s": round(first, 2),
+        "update_s": [round(each, 4) for each in seconds],
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
