@@ -22,6 +22,8 @@ from advsurprise.training.fused import Fused
 STEPS = "1e15"
 """Steps of the runs that are timed: more than any number of bodies makes in one update."""
 PLAIN = "plain PPO"
+SHOWN = ("reward", "end/episode_return", "end/episode_length", "common_surprise")
+"""Measures of the last update that a row keeps, mean over seeds."""
 
 
 def run(
@@ -77,18 +79,22 @@ def _text(row: dict[str, Any]) -> str:
 
 def _timed(
     init: Callable[[], Any], update: Callable[[Any], tuple[Any, Any]], updates: int
-) -> tuple[float, list[float]]:
-    """Seconds of the first update, compiling included, and of those that follow."""
-    state = jax.block_until_ready(init())
+) -> tuple[float, list[float], dict[str, float]]:
+    """Seconds of the first update, compiling included, and of those that follow, and what the last one measured."""
+    state, measured = jax.block_until_ready(init()), {}
     seconds = []
     for _ in range(updates + 1):
         begun = time.perf_counter()
-        state, _ = jax.block_until_ready(update(state))
+        state, measured = jax.block_until_ready(update(state))
         seconds.append(time.perf_counter() - begun)
-    return seconds[0], seconds[1:]
+    kept = measured if isinstance(measured, dict) else {"reward": measured}
+    last = {name: float(f"{np.mean(value):.4g}") for name, value in kept.items() if name in SHOWN}
+    return seconds[0], seconds[1:], last
 
 
-def _row(cfg: RunConfig, method: str, devices: int, first: float, seconds: list[float]) -> dict[str, Any]:
+def _row(
+    cfg: RunConfig, method: str, devices: int, first: float, seconds: list[float], last: dict[str, float]
+) -> dict[str, Any]:
     steps = cfg.steps_per_update * len(cfg.seeds)
     return {
         "env": cfg.env,
@@ -100,6 +106,7 @@ def _row(cfg: RunConfig, method: str, devices: int, first: float, seconds: list[
         "steps_per_s": round(steps / float(np.median(seconds)), 1),
         "first_update_s": round(first, 2),
         "update_s": [round(each, 4) for each in seconds],
+        "last": last,
     }
 
 

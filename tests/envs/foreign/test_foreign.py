@@ -62,12 +62,13 @@ def test_a_goal_on_the_last_step_is_a_goal():
 
 
 def test_fields_are_the_makers_and_the_parameters():
-    env = envs.make("corridor:with_params", size=4, pay=2)
-    assert env.settings == {"size": 4, "max_steps_in_episode": 5, "goal": 2, "pay": 2.0}
+    short = functools.partial(envs.make, "corridor:with_params", name="short")
+    env = short(size=4, pay=2)
+    assert env.settings == {"name": "short", "size": 4, "max_steps_in_episode": 5, "goal": 2, "pay": 2.0}
     assert env.foreign.made.env.size == 4
     assert float(_play(env, 1, jnp.int32([GO_ON])).reward[1, 0]) == 2.0
-    assert envs.make("corridor:with_params", pay=2, size=4) == env
-    assert envs.make("corridor:with_params", pay=3, size=4) != env
+    assert short(pay=2, size=4) == env
+    assert short(pay=3, size=4) != env
     spec = env.spec
     assert (spec.observation_shape, spec.observation_kind, spec.num_actions, spec.max_steps) == ((3,), "vector", 2, 0)
     assert (spec.truncates, spec.places, spec.noop) == (True, (), None)
@@ -88,7 +89,7 @@ def test_numbers_made_of_true_and_false_are_classes():
         ("corridor:Corridor", {"gaol": 2}, "has no field 'gaol'; did you mean 'goal'?"),
         ("corridor:Corridor", {"goal": 2.5}, "goal must be a whole number, not 2.5"),
         ("corridor:Corridor", {"size": "big"}, "size must be a whole number, not 'big'"),
-        ("corridor:with_params", {}, r"needs a value: --set env.size=VALUE"),
+        ("corridor:with_params", {}, r"needs a value: --set env.name=VALUE"),
         ("no_such_package.module:make", {}, "could not be imported: ModuleNotFoundError: No module named 'no_such"),
         ("corridor:NoStepEnv", {}, r"NoStepEnv has no step_env\(key, state, action, params\)"),
         ("corridor:NotATree", {}, r"state of reset is not a pytree of arrays: state\['board'\] is a Board"),

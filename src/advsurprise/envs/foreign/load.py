@@ -64,7 +64,7 @@ def world(name: str) -> World:
     return World(name, what, "pure", functools.partial(_build, name), None)
 
 
-def _build(name: str, **fields: Any) -> "ForeignEnv":
+def _build(name: str, /, **fields: Any) -> "ForeignEnv":
     frozen = {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
     # With their types: 1 and True are equal.
     return _built(name, tuple((key, type(frozen[key]), frozen[key]) for key in sorted(frozen)))

@@ -43,9 +43,9 @@ def read_space(made: Made, obs: Any, *, binary: bool) -> Reading:
 def bounds(made: Made) -> tuple[Any, Any]:
     """The least and the greatest observation that are declared; unbounded where nothing is."""
     space = getattr(made.env, "observation_space", None)
-    declared = attempt(f"{made.name}: observation_space", lambda: space(made.params)) if callable(space) else space
+    declared: Any = attempt(f"{made.name}: observation_space", lambda: space(made.params)) if callable(space) else space
     if hasattr(declared, "n"):
-        return 0, int(declared.n) - 1  # pyright: ignore[reportOptionalMemberAccess]
+        return 0, int(declared.n) - 1
     return np.asarray(getattr(declared, "low", -np.inf)), np.asarray(getattr(declared, "high", np.inf))
 
 
@@ -70,7 +70,7 @@ def encode(reading: Reading, obs: Any) -> Shaped[Array, "..."]:
 def describe_actions(made: Made) -> tuple[int, dict[str, Any]]:
     """The number of actions, and what else is known of them as fields of `EnvSpec`; refuses those without numbers."""
     name, space = made.name, getattr(made.env, "action_space", None)
-    declared = attempt(f"{name}: action_space", lambda: space(made.params)) if callable(space) else space
+    declared: Any = attempt(f"{name}: action_space", lambda: space(made.params)) if callable(space) else space
     number = getattr(declared, "n", None) if declared is not None else getattr(made.env, "num_actions", None)
     if number is None and hasattr(declared, "low"):
         low, high = (np.broadcast_to(np.asarray(b, np.float32), declared.shape) for b in (declared.low, declared.high))

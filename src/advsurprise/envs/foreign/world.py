@@ -300,7 +300,7 @@ def types(tree: Any) -> list[Any]:
 def typed(leaf: Any, like: jax.ShapeDtypeStruct) -> Array:
     """A leaf of the type that it has in every state; Python's own numbers have none before."""
     array = jnp.asarray(leaf)
-    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
+    if jnp.issubdtype(array.dtype, jax.dtypes.extended):
         return array
     return jax.lax.convert_element_type(array, like.dtype)
 
