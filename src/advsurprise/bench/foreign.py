@@ -4,6 +4,7 @@ Every row is whole updates (collecting and learning) of all seeds together, as o
 which compiles, is apart; the rate is that of the median update.
 """
 
+import dataclasses
 import importlib.metadata
 import os
 import time
@@ -13,9 +14,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from advsurprise.bench import flops
 from advsurprise.bench.plain_ppo import PlainConfig, PlainPPO, of_seeds
 from advsurprise.config import RunConfig
 from advsurprise.envs.foreign import load
+from advsurprise.envs.foreign.rules import their_rules
 from advsurprise.errors import UserError
 from advsurprise.training.fused import Fused
 
@@ -50,12 +53,16 @@ def run(
     rows = []
     for loop in loops:
         log(f"{loop.cfg.method} in {env}: {bodies} bodies, {seeds} seed(s): compiling …")
-        rows.append(_row(loop.cfg, loop.cfg.method, loop.devices.count, *_timed(loop.init, loop.update, updates)))
+        timed = _timed(loop.init, loop.update, updates)
+        alone = Fused(dataclasses.replace(loop.cfg, devices=1))
+        operations = flops.count(alone.trace(alone.like()).jaxpr)
+        rows.append(_row(loop.cfg, loop.cfg.method, loop.devices.count, operations, *timed))
         log(_text(rows[-1]))
     log(f"{PLAIN}: compiling …")
     init, update = of_seeds(PlainPPO(load.make(env, cfgs[0].env_fields), PlainConfig(bodies, cfgs[0].rollout)), seeds)
-    with jax.numpy_dtype_promotion("standard"):
-        rows.append(_row(cfgs[0], PLAIN, 1, *_timed(init, update, updates)))
+    with their_rules():
+        operations = flops.count(jax.make_jaxpr(update)(jax.eval_shape(init)))
+        rows.append(_row(cfgs[0], PLAIN, 1, operations, *_timed(init, update, updates)))
     return {
         "device": jax.devices()[0].device_kind,
         "cores": os.cpu_count(),
@@ -66,7 +73,8 @@ def run(
 
 def text(result: dict[str, Any]) -> str:
     """The result for a person."""
-    head = f"{'method':24}{'bodies':>8}{'seeds':>7}{'steps/s':>13}{'first update':>14}   on {result['device']}"
+    head = f"{'method':24}{'bodies':>8}{'seeds':>7}{'steps/s':>13}{'flop/step':>12}{'first update':>14}"
+    head += f"   on {result['device']}"
     plain = result["rows"][-1]["steps_per_s"]
     ratios = [f"{row['method']} {row['steps_per_s'] / plain:.2f}" for row in result["rows"][:-1]]
     return "\n".join([head, *map(_text, result["rows"]), f"times the plain PPO's speed: {', '.join(ratios)}"])
@@ -74,7 +82,8 @@ def text(result: dict[str, Any]) -> str:
 
 def _text(row: dict[str, Any]) -> str:
     size = f"{row['bodies']:>8}{row['seeds']:>7}"
-    return f"{row['method']:24}{size}{row['steps_per_s']:>13,.0f}{row['first_update_s']:>12.1f} s"
+    speed = f"{row['steps_per_s']:>13,.0f}{row['flops_per_step']:>12,}{row['first_update_s']:>12.1f} s"
+    return f"{row['method']:24}{size}{speed}"
 
 
 def _timed(
@@ -93,7 +102,13 @@ def _timed(
 
 
 def _row(
-    cfg: RunConfig, method: str, devices: int, first: float, seconds: list[float], last: dict[str, float]
+    cfg: RunConfig,
+    method: str,
+    devices: int,
+    operations: int,
+    first: float,
+    seconds: list[float],
+    last: dict[str, float],
 ) -> dict[str, Any]:
     steps = cfg.steps_per_update * len(cfg.seeds)
     return {
@@ -104,6 +119,7 @@ def _row(
         "rollout": cfg.rollout,
         "devices": devices,
         "steps_per_s": round(steps / float(np.median(seconds)), 1),
+        "flops_per_step": round(operations / steps),
         "first_update_s": round(first, 2),
         "update_s": [round(each, 4) for each in seconds],
         "last": last,

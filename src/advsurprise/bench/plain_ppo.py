@@ -93,7 +93,8 @@ class PlainPPO:
     def _reset(self, key: Array) -> tuple[Array, Any]:
         env = self.made.env
         obs, state = (getattr(env, "reset_env", None) or env.reset)(key, self.made.params)
-        return _flat(obs), jax.tree.map(jnp.asarray, state)
+        # Types as a step has them: Python's own numbers would make the second update another program.
+        return _flat(obs), jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), state)
 
     def _move(self, key: Array, state: Any, action: Int[Array, ""]) -> tuple[Any, ...]:
         """One step of one body; a reset is computed on every step and used if the episode ended."""

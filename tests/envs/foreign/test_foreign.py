@@ -129,11 +129,11 @@ def test_results_that_depend_on_pythons_state_are_named(name, sentence):
 
 
 def test_two_faults_are_two_sentences(monkeypatch):
-    monkeypatch.setattr(corridor.Growing, "action_space", corridor.Continuous.action_space)
-    problems = _problems("corridor:Growing")
+    monkeypatch.setattr(corridor.NotATree, "action_space", corridor.Continuous.action_space)
+    problems = _problems("corridor:NotATree")
     assert len(problems) == 2
     assert "continuous actions" in problems[0]
-    assert "after a step: it must not change" in problems[1]
+    assert "not a pytree of arrays" in problems[1]
 
 
 def test_a_sound_world_is_reported_with_its_speed(capsys):

@@ -61,6 +61,8 @@ def _examine(made: Made, findings: Findings, report: dict[str, Any]) -> None:
     with as_problems(findings, "tracing it"):
         obs, state = world.read_reset(made)
         report["observation"] = world.form(obs)
+        if report["actions"] is None:
+            return  # traced with an action that is not one of its own, a step says nothing
         shapes = world.read_step(made, obs, state)
         reading = world.read_observations(made, obs, shapes)
         report |= {"kind": reading.kind, "density": DENSITIES[reading.kind]}

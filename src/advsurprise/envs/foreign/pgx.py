@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from advsurprise.envs.foreign.load import attempt
 from advsurprise.errors import UserError, nearest, require
 
 
@@ -33,7 +34,7 @@ def game_maker(id: str) -> Callable[..., Game]:
     pgx = require("pgx", extra="pgx")
     if id not in pgx.available_envs():
         raise UserError(f"pgx has no game {nearest(id, pgx.available_envs())}")
-    game = pgx.make(id)
+    game = attempt(f"pgx:{id} could not be made", lambda: pgx.make(id))
     if game.num_players != 1:
         raise UserError(f"pgx:{id} is a game for {game.num_players} players; only games for one can be trained in")
     return _with_signature(type(game))

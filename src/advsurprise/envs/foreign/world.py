@@ -4,10 +4,8 @@ Such worlds begin the next episode within their own `step` and lose the observat
 `step_env`, which does not, is what is used.
 """
 
-import contextlib
 import dataclasses
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -18,6 +16,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from advsurprise.envs.base import AbstractEnv, Outcome
 from advsurprise.envs.foreign.load import Made, attempt, replaced, values
+from advsurprise.envs.foreign.rules import their_rules
 from advsurprise.envs.foreign.spaces import describe_actions, encode, is_binary, read_space
 from advsurprise.envs.host.gymnasium import MEASURES
 from advsurprise.envs.host.spaces import Reading
@@ -124,9 +123,9 @@ class ForeignEnv(AbstractEnv[ForeignState]):
 def build(made: Made) -> ForeignEnv:
     """The world, or the sentence of the first fault that is found without running it."""
     obs, state = read_reset(made)
+    actions, about = describe_actions(made)
     state = read_step(made, obs, state)
     reading = read_observations(made, obs, state)
-    actions, about = describe_actions(made)
     spec = EnvSpec(
         id=made.name,
         observation_shape=reading.shape,
@@ -171,16 +170,6 @@ def step(made: Made, key: PRNGKeyArray, state: Any, action: Int[Array, ""]) -> M
         later = replaced(params, {limit: getattr(params, limit) + 1})
         terminated = env.step_env(old_key(key), state, action, later)[3]
         return moved._replace(terminated=terminated, truncated=moved.terminated)
-
-
-@contextlib.contextmanager
-def their_rules() -> Iterator[None]:
-    """What others' programs were written for: numbers of different types may meet, and what jax will refuse some day is
-    theirs to mend."""
-    with jax.numpy_dtype_promotion("standard"), warnings.catch_warnings():
-        for category in (DeprecationWarning, FutureWarning):
-            warnings.simplefilter("ignore", category)
-        yield
 
 
 def time_limit(params: Any) -> str | None:
