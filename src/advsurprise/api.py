@@ -14,6 +14,7 @@ import numpy as np
 from advsurprise import envs, methods, zoo
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.envs.base import AbstractEnv
+from advsurprise.envs.foreign.load import allow
 from advsurprise.envs.host.base import Host
 from advsurprise.errors import UserError
 from advsurprise.evaluation import notebook
@@ -182,6 +183,7 @@ class Trained:
     ) -> Iterator[AbstractEnv | HostCollector]:
         """The run's world or another one, closed afterwards."""
         kept = self.config.env_fields
+        allow(env)
         world = envs.find(env or self.config.env)
         if world.id != self.config.env:
             # In another world the policies must at least see as they were trained to.
@@ -293,6 +295,7 @@ def train(
     Where jax has not computed anything before, it is made to see a device in every core, as on the command line.
     """
     devices.see_cores()
+    allow(env)
     cfg = RunConfig(
         env=env,
         env_fields=env_fields or {},
@@ -311,8 +314,10 @@ def train(
     return load(folder)
 
 
-def load(path: str | pathlib.Path) -> Trained:
-    """A run from its folder, or an agent that ships with the package: `zoo:NAME`."""
+def load(path: str | pathlib.Path, *, env: str | None = None) -> Trained:
+    """A run from its folder, or an agent that ships with the package: `zoo:NAME`. A run whose world is a function of a
+    package needs its name again, as `env`: it is imported and called only if you name it."""
+    allow(env)
     folder = zoo.folder(path)
     cfg, agents, updates = run.load_agents(folder)
     return Trained(folder, cfg, agents, updates)

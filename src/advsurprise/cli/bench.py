@@ -134,6 +134,45 @@ class BenchDoom(BenchHost):
 
 
 @dataclass(frozen=True)
+class BenchForeign:
+    """Time training in a world of another JAX library, next to a plain PPO in the same world."""
+
+    env: Annotated[str, arg(metavar="ENV")] = "gymnax:Breakout-MinAtar"
+    """The environment: gymnax:NAME, pgx:NAME or package.module:function."""
+    method: Annotated[str, arg(metavar="METHOD")] = "adversarial-surprise,rnd,smirl"
+    """The methods (a,b,c), one row each."""
+    bodies: int = 64
+    """Number of parallel environments per seed."""
+    seeds: int = 5
+    """Number of seeds trained together."""
+    updates: int = 5
+    """Updates to time for each row, after one that is not timed."""
+    settings: Annotated[
+        UseAppendAction[tuple[str, ...]],
+        arg(name="set", metavar="FIELD=VALUE", help="Change any field: rollout=128, env.max_steps_in_episode=500 …"),
+    ] = ()
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.bench import foreign
+        from advsurprise.cli.resolve import resolve
+        from advsurprise.learning import devices
+
+        devices.see_cores()
+        result = foreign.run(
+            self.env,
+            methods=self.method.split(","),
+            bodies=self.bodies,
+            seeds=self.seeds,
+            updates=self.updates,
+            settings=self.settings,
+            resolve=resolve,
+            log=log,
+        )
+        show(result, foreign.text, as_json=self.json)
+
+
+@dataclass(frozen=True)
 class BenchOracle:
     """Step the room worlds side by side with Farama MiniGrid and count the steps on which they differ."""
 
@@ -161,6 +200,7 @@ class Bench:
         | Annotated[BenchTrain, subcommand("train")]
         | Annotated[BenchAtari, subcommand("atari")]
         | Annotated[BenchDoom, subcommand("doom")]
+        | Annotated[BenchForeign, subcommand("foreign")]
         | Annotated[BenchOracle, subcommand("oracle")],
         arg(name=""),  # no prefix, which help would show as a heading
     ]

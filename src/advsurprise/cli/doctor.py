@@ -11,6 +11,8 @@ PACKAGES = ("jax", "jaxlib", "equinox", "optax", "gymnasium", "safetensors", "nu
 EXTRAS = {
     "atari": "ale-py",
     "doom": "vizdoom",
+    "gymnax": "gymnax",
+    "pgx": "pgx",
     "video": "imageio-ffmpeg",
     "track": "tensorboardX",
     "ray": "ray",

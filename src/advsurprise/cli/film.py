@@ -21,11 +21,12 @@ def film(
     log: Callable[[str], None],
 ) -> dict[str, Any]:
     """Plays, draws and writes."""
-    path = out or folder / "film.mp4"
-    films.check(path, episodes=episodes, fps=fps)
+    # Before anything is loaded or played, except for where the film goes by itself.
+    films.check(out or pathlib.Path("film.mp4"), episodes=episodes, fps=fps)
     keep_compiled()
     begun = time.monotonic()
     trained = load(folder).only(seed)
+    path = out or trained.default_path("film.mp4")
     [seed] = trained.config.seeds
     log(f"playing {_episodes(episodes)} …")
     recorded = trained.recorded(episodes, world_seed=world_seed)
@@ -34,7 +35,7 @@ def film(
     made = films.write(path, recorded, fps=fps)
     return {
         "film": str(made.path),
-        "run": str(folder),
+        "run": trained.name,
         "episodes": episodes,
         "seed": seed,
         "world_seed": world_seed,

@@ -26,6 +26,14 @@ Settings = Annotated[
     UseAppendAction[tuple[str, ...]],
     arg(name="set", metavar="FIELD=VALUE", help="Change any field: ppo.lr=1e-4, env.rooms=6, method.quiet=0.25 …"),
 ]
+OwnEnv = Annotated[
+    str | None,
+    arg(
+        metavar="ENV",
+        help="The run's own environment, where that is a function of a package: it is called only if you name it.",
+        help_behavior_hint="(default: none)",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,8 @@ class Train:
     """Train a method, or several to compare. An existing run in the folder is continued."""
 
     env: Annotated[str | None, optional("ENV", "rooms/four")] = None
-    """The environment: one of `advsurprise envs`, a Gymnasium id (CartPole-v1) or a class in a file (file.py:Class)."""
+    """The environment: one of `advsurprise envs`, a Gymnasium id (CartPole-v1), a class in a file (file.py:Class), or a
+    JAX world (gymnax:NAME, pgx:NAME, package.module:function)."""
     method: Annotated[str | None, optional("METHOD", "adversarial-surprise")] = None
     """The method: one of `advsurprise methods`, a class in a file (file.py:Class), or several to compare (a,b,c)."""
     steps: Annotated[str | None, optional("STEPS", "2M")] = None
@@ -88,13 +97,16 @@ class Resume:
     """Folder of the run or comparison."""
     steps: Annotated[str | None, optional("STEPS", "what the run was started with")] = None
     """New total of environment steps per seed, such as 4M."""
+    env: OwnEnv = None
     json: Json = False
 
     def run(self) -> None:
         from advsurprise.cli import train
+        from advsurprise.envs.foreign.load import allow
         from advsurprise.learning import devices
 
         devices.see_cores()
+        allow(self.env)
         result = train.resume(self.run_folder, steps=self.steps, quiet=self.json, log=log)
         train.show_trained(result, as_json=self.json)
 
@@ -141,7 +153,9 @@ class Eval:
 
     def run(self) -> None:
         from advsurprise.cli import evaluate
+        from advsurprise.envs.foreign.load import allow
 
+        allow(self.env)
         play, text = (
             (evaluate.cross, evaluate.cross_text) if self.cross else (evaluate.evaluate, evaluate.evaluate_text)
         )
@@ -161,11 +175,14 @@ class Replay:
     """Page to write."""
     open: bool = False
     """Open the page in a browser."""
+    env: OwnEnv = None
     json: Json = False
 
     def run(self) -> None:
         from advsurprise.cli import replay
+        from advsurprise.envs.foreign.load import allow
 
+        allow(self.env)
         result = replay.replay(self.folders, episodes=self.episodes, out=self.out, show=self.open, log=log)
         show(result, replay.text, as_json=self.json)
 
@@ -281,15 +298,19 @@ class CheckEnv:
     """Check whether an environment can be trained in, and report what is wrong with it."""
 
     env: Annotated[Positional[str], arg(metavar="ENV")]
-    """A Gymnasium id (CartPole-v1, package:Name-v0) or a class in a file (file.py:Class)."""
+    """A Gymnasium id (CartPole-v1, package:Name-v0), a class in a file (file.py:Class), or a JAX world (gymnax:NAME,
+    pgx:NAME, package.module:function)."""
     settings: EnvSettings = ()
     json: Json = False
 
     def run(self) -> None:
         from advsurprise.config import read_fields
+        from advsurprise.envs.foreign import check as foreign
+        from advsurprise.envs.foreign.load import is_foreign
         from advsurprise.envs.host import check
 
-        report = check.check(self.env, read_fields(self.settings, None))
+        examine = foreign.check if is_foreign(self.env) else check.check
+        report = examine(self.env, read_fields(self.settings, None))
         show(report, check.text, as_json=self.json)
         if not report["ok"]:
             raise SystemExit(1)

@@ -2,7 +2,8 @@
 
 A family of worlds is one file with a table `WORLDS`: in this folder if they are pure, in `host/` if they run on the
 host. The part of a name before the slash is the name of that file. Anything written as Gymnasium writes its ids
-(`CartPole-v1`, `package:Name-v0`) or as a class of a file (`file.py:Class`) is a host world of Gymnasium's.
+(`CartPole-v1`, `package:Name-v0`) or as a class of a file (`file.py:Class`) is a host world of Gymnasium's. Pure worlds
+of other JAX libraries are `gymnax:NAME`, `pgx:NAME` or `package.module:function`.
 """
 
 import importlib
@@ -15,6 +16,7 @@ from advsurprise.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from advsurprise.envs.base import AbstractEnv
+    from advsurprise.envs.gymnax_style import GymnaxStyle
 
 FOLDERS = (__name__, f"{__name__}.host")
 """Packages whose modules can hold a family."""
@@ -22,8 +24,11 @@ FOLDERS = (__name__, f"{__name__}.host")
 
 def find(id: str) -> World:
     """What is known of the world called `id` before it is built; refuses a name that no world has."""
+    from advsurprise.envs.foreign import load as foreign
     from advsurprise.envs.host import load
 
+    if foreign.is_foreign(id):
+        return foreign.world(id)
     if load.is_gymnasium(id):
         return load.world(id)
     own = _family(id.partition("/")[0])
@@ -43,7 +48,19 @@ def list_envs() -> dict[str, str]:
 
 def make(id: str, **fields: Any) -> "AbstractEnv":
     """Makes the pure world called `id`, with some fields changed: ``make("rooms/four", rooms=6, view=5)``."""
+    from advsurprise.envs.foreign.load import allow
+
+    allow(id)
     return find(id).make(**fields)
+
+
+def as_gymnax(id: str, *, one_hot: bool = False, values: int = 5, **fields: Any) -> "GymnaxStyle":
+    """The pure world called `id`, with some fields changed, as an environment with gymnax's interface: `reset(key,
+    params)` and `step(key, state, action, params)`, which resets by itself. With `one_hot`, classes are shown as
+    numbers; `values` is 6 for loops that take `terminated` and `truncated`."""
+    from advsurprise.envs.gymnax_style import GymnaxStyle
+
+    return GymnaxStyle(make(id, **fields), one_hot=one_hot, values=values)
 
 
 def _family(name: str) -> dict[str, World]:

@@ -94,6 +94,11 @@ class AbstractEnv(eqx.Module, Generic[State]):
         """What a person calls the classes of an observation; empty if the world has no names for them."""
         return ()
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Values of the fields that can be set, in a world whose `World.fields` are not known before it is made."""
+        return {}
+
     def draw(self, state: State) -> UInt8[np.ndarray, "rows columns 3"]:
         """A picture of `state`, for a person; not every world has one."""
         raise UserError(f"{self.spec.id} has no picture")

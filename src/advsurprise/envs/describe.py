@@ -14,6 +14,7 @@ import jax
 
 from advsurprise.envs import find, list_envs
 from advsurprise.envs.base import AbstractEnv
+from advsurprise.envs.foreign.load import allow
 from advsurprise.envs.registration import IDS
 from advsurprise.errors import UserError
 from advsurprise.training import files
@@ -44,6 +45,7 @@ def listing_text(result: dict[str, Any]) -> str:
 def card(id: str, *, settings: Iterable[str], png: pathlib.Path | None, seed: int) -> dict[str, Any]:
     """All about one world; with `png`, also a picture of one of its layouts."""
     world = find(id)
+    allow(id)
     fields = world.parse(settings)
     about = {"id": id, "description": world.description, "kind": world.kind}
     if world.kind == "host":
@@ -56,11 +58,12 @@ def card(id: str, *, settings: Iterable[str], png: pathlib.Path | None, seed: in
     if png is not None:
         _write_png(env, png, seed)
     names = world.fields or ()
+    values = env.settings if world.fields is None else {name: getattr(env, name) for name in names}
     return about | {
         **_of_spec(env.spec),
         "classes": env.class_names or None,
         "actions": env.action_names,
-        "fields": {name: getattr(env, name) for name in names},
+        "fields": values,
         "field_help": {name: text for name, text in field_docs(type(env)).items() if name in names},
         "png": None if png is None else str(png),
     }

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from advsurprise import envs, methods
 from advsurprise.config import RunConfig
+from advsurprise.envs.foreign.load import is_foreign
 from advsurprise.envs.host import gymnasium
 from advsurprise.envs.host.load import is_gymnasium
 from advsurprise.errors import UserError
@@ -134,11 +135,11 @@ def of_config(cfg: RunConfig) -> Labels:
 
 
 def _spec(cfg: RunConfig) -> EnvSpec:
-    """The world's spec; of one that would have to be opened only the measures, which all of Gymnasium's have."""
+    """The world's spec; of one that would have to be opened only the measures, which all worlds of others have."""
     unopened = EnvSpec(cfg.env, (1,), "float32", "vector", 0, 1, 0, (), truncates=True)
     try:
         world = envs.find(cfg.env)
-        if is_gymnasium(world.id):
+        if is_gymnasium(world.id) or is_foreign(world.id):
             return unopened._replace(measures=gymnasium.MEASURES)
         return world.read_spec(**cfg.env_fields)
     except UserError:

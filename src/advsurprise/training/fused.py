@@ -140,4 +140,4 @@ def num_networks(method: AbstractMethod) -> int:
 
 def make_env(cfg: RunConfig) -> AbstractEnv:
     """The world of a run."""
-    return envs.make(cfg.env, **cfg.env_fields)
+    return envs.find(cfg.env).make(**cfg.env_fields)

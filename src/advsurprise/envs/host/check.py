@@ -59,10 +59,10 @@ def check(name: str, kwargs: dict[str, Any] | None = None) -> dict[str, Any]:
     report: dict[str, Any] = {"env": name, "ok": False, "problems": findings.problems, "notes": findings.notes}
     report |= {"observation": None, "actions": None, "kind": None, "density": None, "steps_per_s": None}
     # What the environment prints must not mix with the report.
-    with contextlib.redirect_stdout(sys.stderr), _warnings_as_notes(findings):
+    with contextlib.redirect_stdout(sys.stderr), warnings_as_notes(findings):
         _examine(name, kwargs, findings, report)
     report["ok"] = not findings.problems
-    report["train_with"] = _train_line(name, kwargs) if report["ok"] else None
+    report["train_with"] = train_line(name, kwargs) if report["ok"] else None
     return report
 
 
@@ -116,15 +116,15 @@ def _has_spaces(env: gymnasium.Env, findings: Findings) -> bool:
 
 def _read(env: gymnasium.Env, name: str, findings: Findings) -> Reading | None:
     reading = None
-    with _as_problems(findings):
+    with as_problems(findings):
         reading = read_observations(env.observation_space, name)
-    with _as_problems(findings):
+    with as_problems(findings):
         read_metadata(env.metadata, read_actions(env.action_space, name), name)
     return reading
 
 
 @contextlib.contextmanager
-def _as_problems(findings: Findings, what: str = "") -> Iterator[None]:
+def as_problems(findings: Findings, what: str = "") -> Iterator[None]:
     """Turns an exception into a problem: a `UserError` as it is, any other with what was being done."""
     try:
         yield
@@ -135,7 +135,8 @@ def _as_problems(findings: Findings, what: str = "") -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _warnings_as_notes(findings: Findings) -> Iterator[None]:
+def warnings_as_notes(findings: Findings) -> Iterator[None]:
+    """Keeps warnings as remarks."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -148,7 +149,7 @@ def _answers_well(env: gymnasium.Env, findings: Findings) -> bool:
     """One reset and one step of the environment itself: its wrappers would fail on a result of the wrong form."""
     bare = env.unwrapped
     known = len(findings.problems)
-    with _as_problems(findings, "reset(seed=0)"):
+    with as_problems(findings, "reset(seed=0)"):
         answer = bare.reset(seed=0)
         if not isinstance(answer, tuple) or len(answer) != 2:
             findings.problem(f"reset must return (observation, info), not {_form(answer)}")
@@ -156,7 +157,7 @@ def _answers_well(env: gymnasium.Env, findings: Findings) -> bool:
         return False
     bare.action_space.seed(0)
     action = bare.action_space.sample()
-    with _as_problems(findings, f"step({action})"):
+    with as_problems(findings, f"step({action})"):
         answer = bare.step(action)
         if not isinstance(answer, tuple) or len(answer) != 5:
             findings.problem(
@@ -173,7 +174,7 @@ def _walk(env: gymnasium.Env, findings: Findings) -> None:
     """Random steps through some episodes, every answer looked at."""
     env.action_space.seed(0)
     ended = False
-    with _as_problems(findings, "a walk of random steps"):
+    with as_problems(findings, "a walk of random steps"):
         obs, info = env.reset(seed=0)
         _check_observation("reset", obs, env.observation_space, findings)
         _check_info("reset", info, findings)
@@ -243,7 +244,7 @@ def _check_seeds(env: gymnasium.Env, name: str, kwargs: dict[str, Any] | None, f
         return
     env.action_space.seed(0)
     actions = [env.action_space.sample() for _ in range(SEED_STEPS)]
-    with _as_problems(findings, "repeating an episode"):
+    with as_problems(findings, "repeating an episode"):
         other = make_env(name, kwargs)
         first = _trajectory(env, actions, seed=7)
         for again, where in ((env, "again"), (other, "in a second environment")):
@@ -282,7 +283,7 @@ def _compare(first: list[Any], second: list[Any], where: str, findings: Findings
 
 def _speed(name: str, kwargs: dict[str, Any] | None, findings: Findings) -> int | None:
     """Steps per second of bodies run one after the other behind the host contract, as training would."""
-    with _as_problems(findings, "running it for training"):
+    with as_problems(findings, "running it for training"):
         host = open_host(name, SPEED_BODIES, kwargs=kwargs)
         rng = np.random.default_rng(0)
         host.reset(0)
@@ -298,11 +299,12 @@ def _speed(name: str, kwargs: dict[str, Any] | None, findings: Findings) -> int 
 
 
 def _close(env: gymnasium.Env, findings: Findings) -> None:
-    with _as_problems(findings, "close"):
+    with as_problems(findings, "close"):
         env.close()
 
 
-def _train_line(name: str, kwargs: dict[str, Any] | None) -> str:
+def train_line(name: str, kwargs: dict[str, Any] | None) -> str:
+    """What to type next."""
     words = ["advsurprise", "train", "--env", name]
     for key, value in (kwargs or {}).items():
         words += ["--set", f"env.{key}={json.dumps(value)}"]

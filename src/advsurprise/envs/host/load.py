@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec as Registration
 
+from advsurprise.envs.foreign.load import is_foreign
 from advsurprise.envs.world import World
 from advsurprise.errors import UserError
 from advsurprise.userfile import is_file_class, load_class
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 def is_gymnasium(name: str) -> bool:
     """Whether a name is written as one of Gymnasium's ids or as a class of a file, not as one of our own worlds."""
-    return ":" in name or name in gymnasium.registry or re.search(r"-v\d+$", name) is not None
+    named = ":" in name and not is_foreign(name)
+    return named or name in gymnasium.registry or re.search(r"-v\d+$", name) is not None
 
 
 def world(name: str) -> World:

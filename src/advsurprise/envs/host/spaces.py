@@ -20,6 +20,12 @@ MAX_ONE_HOT = 2**16
 MAX_CHANNELS = 16
 """A first axis that is no longer than this, and shorter than both others, is taken for channels."""
 
+CONTINUOUS = (
+    "continuous actions cannot be trained: policies choose among numbered actions. Make a world whose Discrete actions "
+    "stand for a few of them, or write a policy head of real numbers (learning/networks.py) with its log-probability "
+    "and entropy (learning/ppo.py)"
+)
+"""Why a world of real-valued actions is refused, and what would be needed."""
 ACCEPTED = "accepted are Box (a vector, an image or a grid of classes), Discrete, MultiDiscrete and MultiBinary"
 
 
@@ -91,6 +97,8 @@ def read_actions(space: gymnasium.Space, name: str) -> spaces.Discrete:
     """The actions, or a sentence that says why they cannot be chosen."""
     if isinstance(space, spaces.Discrete):
         return space
+    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+        raise UserError(f"{name}: action_space is {short(space)}, and {CONTINUOUS}")
     raise UserError(f"{name}: action_space is {short(space)}; only Discrete actions are accepted")
 
 
