@@ -1,6 +1,8 @@
-"""Steps per second of a pure world: whole episodes of random actions, compiled into one program."""
+"""Steps per second of a pure world: whole episodes of random actions, compiled into one program; and step by step
+through Gymnasium, next to Farama MiniGrid."""
 
 import functools
+import itertools
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -9,15 +11,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from advsurprise.bench import face
 from advsurprise.envs import find
 from advsurprise.envs.base import AbstractEnv
-from advsurprise.errors import MissingExtra, UserError, require
+from advsurprise.envs.rooms import WORLDS
+from advsurprise.errors import MissingExtra, UserError
 
 EPISODES_PER_CALL = 2
 """Episodes each body plays in one call of the compiled program, so that fresh layouts are part of what is timed."""
 USUAL_STEPS = 128
 """Steps taken for an episode where their lengths differ."""
-MINIGRID_ID = "MiniGrid-MultiRoom-N4-S5-v1"
+USUAL_BODIES = 64
+"""Bodies of the vector environment that is compared with MiniGrid, if there is such a row, else the nearest number."""
 
 
 def run(
@@ -26,17 +31,19 @@ def run(
     settings: Iterable[str],
     bodies: Iterable[int],
     seconds: float,
+    gymnasium: bool,
     minigrid: bool,
     log: Callable[[str], None],
 ) -> dict[str, Any]:
-    """A row per number of bodies, and Farama MiniGrid in one process of the same run."""
+    """A row per number of bodies; then by turns MiniGrid, the world through Gymnasium, and the compiled loop."""
     bodies = tuple(bodies)
     if not bodies or min(bodies) < 1:
         raise UserError("--bodies takes whole numbers from 1")
     if seconds <= 0:
         raise UserError(f"--seconds must be positive, not {seconds}")
     asked = find(world)
-    env = asked.make(**asked.parse(settings))
+    fields = asked.parse(settings)
+    env = asked.make(**fields)
     device = jax.devices()[0]
     log(f"{world} on {device.device_kind}: {_episode_steps(env)} steps a body and episode")
     rows = []
@@ -45,10 +52,35 @@ def run(
         rows.append(time_world(env, number, seconds))
         log(_row_text(rows[-1]))
     result: dict[str, Any] = {"device": device.device_kind, "rows": rows}
+    row = min(rows, key=lambda row: abs(row["bodies"] - USUAL_BODIES))
+    contenders = []
     if minigrid:
-        log(f"Farama MiniGrid, {MINIGRID_ID}, one process …")
-        result |= _against_minigrid(rows, seconds)
-    return result
+        log(f"Farama MiniGrid, {face.MINIGRID_ID} …")
+        try:
+            contenders.append(face.minigrid())
+        except MissingExtra as missing:
+            result["note"] = str(missing)
+    if gymnasium and world in WORLDS:
+        log("through Gymnasium …")
+        contenders.append(face.one_body(world, fields))
+        contenders.append(face.vector(world, fields, row["bodies"]))
+        contenders.append(_compiled(env, row["bodies"]))
+    result["by_turns"] = face.compare(contenders, seconds)
+    return result | _ratios(result["by_turns"], row)
+
+
+def _ratios(by_turns: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, Any]:
+    """MiniGrid's speed, and the compiled row's divided by it; beside each of the others, theirs."""
+    if not by_turns or by_turns[0]["name"] != face.MINIGRID:
+        return {"minigrid_steps_per_s": None, "ratio": None}
+    speed = by_turns[0]["steps_per_s"]
+    for each in by_turns:
+        each["ratio"] = round(each["steps_per_s"] / speed, 2)
+    return {
+        "minigrid_steps_per_s": speed,
+        "ratio": round(row["steps_per_s"] / speed, 1),
+        "ratio_bodies": row["bodies"],
+    }
 
 
 def text(result: dict[str, Any]) -> str:
@@ -60,7 +92,17 @@ def text(result: dict[str, Any]) -> str:
             f"Farama MiniGrid: {result['minigrid_steps_per_s']:,.0f} steps/s in one process; "
             f"ratio {result['ratio']:,.1f} at {result['ratio_bodies']} bodies"
         )
+    if result["by_turns"]:
+        lines.append(f"By turns, the best of {face.ROUNDS} rounds:")
+        lines += [_turn_text(row) for row in result["by_turns"]]
     return "\n".join(lines)
+
+
+def _turn_text(row: dict[str, Any]) -> str:
+    ratio = f"{row['ratio']:>7.1f} x MiniGrid" if "ratio" in row else ""
+    return (
+        f"{row['bodies']:>8} {row['steps_per_s']:>13,.0f} {row['first_s']:>7.1f} s   {row['name']:<20} {ratio}".rstrip()
+    )
 
 
 def _row_text(row: dict[str, Any]) -> str:
@@ -75,10 +117,7 @@ def _episode_steps(env: AbstractEnv) -> int:
 def time_world(env: AbstractEnv, bodies: int, seconds: float) -> dict[str, Any]:
     """Compiles, warms up, and takes the median over calls until `seconds` have passed (three calls at least)."""
     steps = EPISODES_PER_CALL * _episode_steps(env)
-    begun = time.perf_counter()
-    play = _play.lower(env, bodies, steps, jax.random.key(0)).compile()
-    compile_s = time.perf_counter() - begun
-    jax.block_until_ready(play(jax.random.key(0)))
+    play, compile_s = _compile(env, bodies, steps)
     durations: list[float] = []
     while sum(durations) < seconds or len(durations) < 3:
         key = jax.random.key(len(durations) + 1)
@@ -92,6 +131,28 @@ def time_world(env: AbstractEnv, bodies: int, seconds: float) -> dict[str, Any]:
         "compile_s": round(compile_s, 2),
         "calls": len(durations),
     }
+
+
+def _compiled(env: AbstractEnv, bodies: int) -> face.Contender:
+    """The compiled loop, to be timed by turns with the others."""
+    steps = EPISODES_PER_CALL * _episode_steps(env)
+    play, compile_s = _compile(env, bodies, steps)
+    seeds = itertools.count(1)
+
+    def play_episodes() -> int:
+        jax.block_until_ready(play(jax.random.key(next(seeds))))
+        return bodies * steps
+
+    return face.Contender("compiled loop", bodies, compile_s, play_episodes)
+
+
+def _compile(env: AbstractEnv, bodies: int, steps: int) -> tuple[Callable, float]:
+    """The compiled program, run once, and the seconds it took to compile."""
+    begun = time.perf_counter()
+    play = _play.lower(env, bodies, steps, jax.random.key(0)).compile()
+    compile_s = time.perf_counter() - begun
+    jax.block_until_ready(play(jax.random.key(0)))
+    return play, compile_s
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -117,29 +178,3 @@ def _digest(tree) -> jax.Array:
     """One number that depends on every leaf; leaves are added per body first, which costs one reduction in all."""
     per_body = [jnp.sum(leaf.reshape(leaf.shape[0], -1).astype(jnp.float32), axis=1) for leaf in jax.tree.leaves(tree)]
     return jnp.sum(sum(per_body[1:], per_body[0]))
-
-
-def _against_minigrid(rows: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
-    """MiniGrid's own speed under random actions, and ours at 64 bodies (else the nearest row) divided by it."""
-    try:
-        require("minigrid", extra="oracle")
-    except MissingExtra as missing:
-        return {"minigrid_steps_per_s": None, "ratio": None, "note": str(missing)}
-    import gymnasium
-
-    env = gymnasium.make(MINIGRID_ID).unwrapped
-    env.reset(seed=0)
-    actions = np.random.default_rng(0).integers(0, 7, 1_000_000)
-    steps, begun = 0, time.perf_counter()
-    while time.perf_counter() - begun < max(seconds, 1.0):
-        _, _, terminated, truncated, _ = env.step(actions[steps % len(actions)])
-        steps += 1
-        if terminated or truncated:
-            env.reset()
-    speed = steps / (time.perf_counter() - begun)
-    row = min(rows, key=lambda row: abs(row["bodies"] - 64))
-    return {
-        "minigrid_steps_per_s": round(speed, 1),
-        "ratio": round(row["steps_per_s"] / speed, 1),
-        "ratio_bodies": row["bodies"],
-    }

@@ -11,7 +11,7 @@ from advsurprise.cli.verbs import EnvSettings, Json
 
 @dataclass(frozen=True)
 class BenchWorlds:
-    """Time a compiled environment under random actions, next to Farama MiniGrid."""
+    """Time an environment under random actions, compiled and through Gymnasium, next to Farama MiniGrid."""
 
     world: Annotated[Positional[str], arg(metavar="[ENV]")] = "rooms/four"
     """The environment to time."""
@@ -20,6 +20,8 @@ class BenchWorlds:
     seconds: float = 2.0
     """Seconds to time each row for, after compiling."""
     settings: EnvSettings = ()
+    gymnasium: bool = True
+    """Also time a room world through Gymnasium, one body and a vector of 64 (or the nearest of --bodies)."""
     minigrid: bool = True
     """Also time Farama MiniGrid's MultiRoom-N4-S5 in one process."""
     json: Json = False
@@ -32,6 +34,7 @@ class BenchWorlds:
             settings=self.settings,
             bodies=self.bodies,
             seconds=self.seconds,
+            gymnasium=self.gymnasium,
             minigrid=self.minigrid,
             log=log,
         )

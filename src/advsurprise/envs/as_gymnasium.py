@@ -5,7 +5,6 @@
 >>> envs = gymnasium.make_vec("advsurprise/FourRooms-v0", num_envs=64)
 """
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,11 +14,10 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from advsurprise.envs.host.pure import as_host
+from advsurprise.envs.packed import Ended, many_bodies, one_body
 from advsurprise.envs.picture import draw
 from advsurprise.envs.rooms import RoomState, RoomWorld, make
 from advsurprise.errors import UserError
-from advsurprise.types import CONTINUE, RESTART
 
 RENDER_MODES = ("rgb_array",)
 
@@ -34,36 +32,42 @@ class RoomsEnv(gymnasium.Env):
         self.metadata = type(self).metadata | _about(self.world)
         self.render_mode = _check_render_mode(render_mode)
         self.observation_space, self.action_space = _spaces(self.world)
-        self._state: RoomState | None = None
+        self._programs = one_body(self.world)
+        self._packed: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
         """Begins an episode in a fresh layout. Without a seed the body's life continues, and so does `rooms_life`."""
         super().reset(seed=seed)
-        forget = seed is not None or self._state is None
-        self._state, obs, info = _begin(self.world, None if forget else self._state, self._key())
-        return np.array(obs), _plain(info)
+        forget = seed is not None or self._packed is None
+        before = self._programs.unborn if forget else self._packed
+        self._packed = self._programs.begin(before, np.int32(self._seed()))
+        obs, _, _, _, info = self._programs.read(self._packed)
+        return obs, info
 
     def step(self, action):
         """Takes one step; after the last one of an episode, `reset` begins the next."""
-        if self._state is None:
+        if self._packed is None:
             raise gymnasium.error.ResetNeeded("reset the environment before stepping it")
         if not self.action_space.contains(action):
             raise UserError(f"an action is a whole number from 0 to {self.world.spec.num_actions - 1}, not {action!r}")
-        self._state, obs, outcome, info = _advance(self.world, self._state, np.int32(action), self._key())
-        ended = bool(outcome.terminated), bool(outcome.truncated)
-        return np.array(obs), float(outcome.reward), *ended, _plain(info)
+        self._packed = self._programs.step(self._packed, np.array((action, self._seed()), np.int32))
+        return self._programs.read(self._packed)
 
     def render(self):
         """With render_mode="rgb_array": the whole grid, the cells the body sees highlighted."""
         if self.render_mode is None:
             gymnasium.logger.warn('nothing to render: make the environment with render_mode="rgb_array"')
             return None
-        if self._state is None:
+        if self._packed is None:
             raise gymnasium.error.ResetNeeded("reset the environment before rendering it")
         return draw(self.world, self._state)
 
-    def _key(self):
-        return jax.random.key(int(self.np_random.integers(2**31)))
+    @property
+    def _state(self) -> RoomState:
+        return self._programs.state(np.asarray(self._packed))
+
+    def _seed(self) -> int:
+        return int(self.np_random.integers(2**31))
 
 
 class RoomsVectorEnv(gymnasium.vector.VectorEnv):
@@ -84,17 +88,19 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
         self.single_observation_space, self.single_action_space = _spaces(self.world)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._host = as_host(self.world, num_envs)
+        self._programs = many_bodies(self.world, num_envs)
+        self._packed: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
         """Begins an episode of every body or, continuing its life, of each body in `options["reset_mask"]`."""
         super().reset(seed=seed)
         mask = (options or {}).get("reset_mask")
         if mask is None:
-            timestep = self._host.reset(int(self.np_random.integers(2**31)))
+            self._packed = self._programs.begin(np.int32(self.np_random.integers(2**31)))
         else:
-            timestep = self._host.relocate(np.where(_check_mask(mask, self.num_envs), RESTART, CONTINUE))
-        return np.array(timestep.obs), _with_masks(timestep.info)
+            self._packed = self._programs.restart(self._begun(), _check_mask(mask, self.num_envs))
+        shown, _ = self._programs.read(self._packed)
+        return shown.obs.copy(), _with_masks(shown.info)
 
     def step(self, actions):
         """Takes one step with every body."""
@@ -103,43 +109,33 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
             raise UserError(
                 f"actions must be {self.num_envs} whole numbers from 0 to {self.world.spec.num_actions - 1}"
             )
-        self._host.send(actions)
-        timestep = self._host.recv()
-        done = timestep.terminated | timestep.truncated
-        info = timestep.info
+        self._packed = self._programs.step(self._begun(), actions.astype(np.int32))
+        shown, ended = self._programs.read(self._packed)
+        info = _with_masks(shown.info)
+        done = shown.terminated | shown.truncated
         if done.any():
-            info = _with_masks(jax.tree.map(np.asarray, _measure_all(self.world, self._host.state)))
-            final_obs = np.full(self.num_envs, None, dtype=object)
-            for body in np.flatnonzero(done):
-                final_obs[body] = np.array(timestep.final_obs[body])
-            final_info = {key: np.where(done, value, np.zeros_like(value)) for key, value in timestep.info.items()}
-            final_info |= {f"_{key}": done.copy() for key in timestep.info}
-            info |= {"final_obs": final_obs, "_final_obs": done.copy()}
-            info |= {"final_info": final_info, "_final_info": done.copy()}
-        else:
-            info = _with_masks(info)
-        rewards = timestep.reward.astype(np.float64)
-        return (
-            np.array(timestep.obs),
-            rewards,
-            np.array(timestep.terminated),
-            np.array(timestep.truncated),
-            info,
-        )
+            info |= _final(ended(), done)
+        # Observations are often kept: they get memory of their own.
+        return shown.obs.copy(), shown.reward.astype(np.float64), shown.terminated, shown.truncated, info
 
     def render(self):
         """A picture of every body's world."""
         if self.render_mode is None:
             gymnasium.logger.warn('nothing to render: make the environment with render_mode="rgb_array"')
             return None
-        states = self._host.state
+        states = self._programs.state(np.asarray(self._begun()))
         return tuple(
             draw(self.world, jax.tree.map(lambda leaf, body=body: leaf[body], states)) for body in range(self.num_envs)
         )
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Closes the host."""
-        self._host.close()
+        """Drops the states."""
+        self._packed = None
+
+    def _begun(self) -> Any:
+        if self._packed is None:
+            raise gymnasium.error.ResetNeeded("reset the environments first")
+        return self._packed
 
 
 def _check_render_mode(mode: str | None) -> str | None:
@@ -165,29 +161,17 @@ def _spaces(world: RoomWorld) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Di
     return box, gymnasium.spaces.Discrete(spec.num_actions)
 
 
-def _plain(info: dict[str, Any]) -> dict[str, Any]:
-    """Python numbers, which Gymnasium's wrappers can stack."""
-    return {key: np.asarray(value).item() for key, value in info.items()}
-
-
 def _with_masks(info: Mapping[str, Any]) -> dict[str, Any]:
     """Gymnasium's vector convention: beside each key, which bodies have it (here all)."""
-    played_by = {f"_{key}": np.ones(value.shape[0], bool) for key, value in info.items()}
-    return {key: np.array(value) for key, value in info.items()} | played_by
+    return dict(info) | {f"_{key}": np.ones(value.shape[0], bool) for key, value in info.items()}
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _begin(world: RoomWorld, before: RoomState | None, key):
-    state = world.initial(key=key) if before is None else world.renew(before, key=key)
-    return state, world.observe(state), world.measure(state)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _advance(world: RoomWorld, state: RoomState, action, key):
-    state, outcome = world.transition(state, action, key=key)
-    return state, world.observe(state), outcome, world.measure(state)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _measure_all(world: RoomWorld, states: RoomState):
-    return jax.vmap(world.measure)(states)
+def _final(ended: Ended, done: np.ndarray) -> dict[str, Any]:
+    """Last observations and measures of the bodies whose episodes ended."""
+    final_obs = np.full(len(done), None, dtype=object)
+    for body in np.flatnonzero(done):
+        final_obs[body] = ended.obs[body].copy()
+    final_info = {key: np.where(done, value, np.zeros_like(value)) for key, value in ended.info.items()}
+    final_info |= {f"_{key}": done.copy() for key in ended.info}
+    finals = {"final_obs": final_obs, "final_info": final_info}
+    return finals | {f"_{key}": done.copy() for key in finals}

@@ -1,0 +1,269 @@
+"""A pure world for callers in Python: one compiled call per step, from one buffer of bytes to the next.
+
+A call of a compiled program costs by the array. The state of a room world has seventeen and a step shows twenty more,
+which takes longer to hand over than the step takes to compute. Here all of them lie in one array, what is shown in
+front, and numpy looks into it without copying.
+"""
+
+import functools
+from collections.abc import Callable
+from struct import Struct
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental.xla_metadata import set_xla_metadata
+from jaxtyping import Array, Bool, Int, UInt8, UInt32
+
+from advsurprise.envs.base import AbstractEnv, relocate_all, reset_all, step_all, step_keys
+from advsurprise.types import CONTINUE, RESTART, TimeStep
+
+KEPT = 16
+"""Worlds whose programs are kept, so that the next environment of the same settings does not compile."""
+ALIGNMENT = 8
+"""Buffers are so many bytes long, or a multiple: what follows one is aligned as well."""
+
+
+class Layout:
+    """Where the leaves of a tree of arrays lie in a buffer of bytes: the widest first, so that each is aligned."""
+
+    def __init__(self, like: Any):
+        leaves, self._structure = jax.tree.flatten(like)
+        self._order = sorted(range(len(leaves)), key=lambda index: -leaves[index].dtype.itemsize)
+        self.places: list[tuple[int, int, np.dtype, tuple[int, ...]]] = [(0, 0, np.dtype("u1"), ())] * len(leaves)
+        """Begin, end, type and shape of every leaf."""
+        begin = 0
+        for index in self._order:
+            leaf = leaves[index]
+            end = begin + leaf.size * leaf.dtype.itemsize
+            self.places[index] = begin, end, np.dtype(leaf.dtype), leaf.shape
+            begin = end
+        self._padding = -begin % ALIGNMENT
+        self.size = begin + self._padding
+        """Length in bytes."""
+
+    def pack(self, tree: Any) -> UInt8[Array, " size"]:
+        """The tree as bytes, in a compiled program."""
+        leaves = jax.tree.leaves(tree)
+        parts = [leaves[index].reshape(leaves[index].size).view(jnp.uint8) for index in self._order]
+        return jnp.concatenate([*parts, jnp.zeros(self._padding, jnp.uint8)])
+
+    def unpack(self, buffer: Any) -> Any:
+        """The tree again: in a compiled program, or as views of a numpy array."""
+        leaves = [buffer[begin:end].view(dtype).reshape(shape) for begin, end, dtype, shape in self.places]
+        return jax.tree.unflatten(self._structure, leaves)
+
+    def numbers(self) -> tuple[Struct, Any]:
+        """A struct that reads all leaves from a buffer at once, single numbers as Python's; and the tree of their
+        indices in what it reads."""
+        found = [self.places[index] for index in self._order]
+        formats = (dtype.char if not shape else f"{end - begin}s" for begin, end, dtype, shape in found)
+        where = sorted(range(len(self._order)), key=self._order.__getitem__)
+        return Struct("=" + "".join(formats)), jax.tree.unflatten(self._structure, where)
+
+
+class Shown(NamedTuple):
+    """What a step shows."""
+
+    obs: Any
+    """What to act on next."""
+    reward: Any
+    """The world's reward."""
+    terminated: Any
+    """The episode ended and has no future."""
+    truncated: Any
+    """The clock ran out."""
+    info: dict[str, Any]
+    """Measures of the state that `obs` is of."""
+
+
+class Ended(NamedTuple):
+    """What the last step of an episode led to."""
+
+    obs: Any
+    """The last observation."""
+    info: dict[str, Any]
+    """The last measures."""
+
+
+class Bodies(eqx.Module):
+    """Many bodies between two steps."""
+
+    key: UInt32[Array, " n"]
+    """Data of the key that everything random comes from."""
+    count: Int[Array, ""]
+    """Steps taken since the reset."""
+    restarts: Int[Array, ""]
+    """Times that episodes were begun anew by request since the last step."""
+    state: Any
+    """States of the world, axes [B, …]."""
+
+
+class OneBody:
+    """Programs of one body, compiled when they are first used."""
+
+    def __init__(self, world: AbstractEnv):
+        self.world = world
+        state = jax.eval_shape(lambda: world.initial(key=jax.random.key(0)))
+        self._state = Layout(state)
+        self._shown = Layout(jax.eval_shape(lambda state: _shown(world.shown(state)), state))
+        self._like = jax.ShapeDtypeStruct((self._shown.size + self._state.size,), jnp.uint8)
+        self._struct, self._where = self._shown.numbers()
+        self._obs_type, self._obs_shape = np.dtype(world.spec.observation_dtype), world.spec.observation_shape
+
+    def __reduce__(self):
+        return one_body, (self.world,)
+
+    @property
+    def unborn(self) -> UInt8[np.ndarray, " size"]:
+        """A buffer before a body's first episode: it has not been anywhere."""
+        return np.zeros(self._like.shape, np.uint8)
+
+    @functools.cached_property
+    def begin(self) -> Any:
+        """Program: a buffer and a seed to the buffer when the body's next episode begins."""
+        return _compile(self._begin, self._like, jax.ShapeDtypeStruct((), jnp.int32))
+
+    @functools.cached_property
+    def step(self) -> Any:
+        """Program: a buffer and (action, seed) to the buffer one step later. No episode follows another."""
+        return _compile_as_one(self._step, self._like, jax.ShapeDtypeStruct((2,), jnp.int32))
+
+    def read(self, packed: UInt8[Array, " size"]) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """What Gymnasium returns: an observation that can be written to, and Python's numbers."""
+        numbers, where = self._struct.unpack_from(np.asarray(packed)), self._where
+        obs = np.frombuffer(bytearray(numbers[where.obs]), self._obs_type).reshape(self._obs_shape)
+        info = {name: numbers[index] for name, index in where.info.items()}
+        return obs, numbers[where.reward], numbers[where.terminated], numbers[where.truncated], info
+
+    def state(self, packed: UInt8[Any, " size"]) -> Any:
+        """The world's state."""
+        return self._state.unpack(packed[self._shown.size :])
+
+    def _begin(self, packed, seed):
+        state = self.world.renew(self.state(packed), key=jax.random.key(seed))
+        return self._pack(_shown(self.world.shown(state)), state)
+
+    def _step(self, packed, action_and_seed):
+        action, seed = action_and_seed
+        state, outcome = self.world.transition(self.state(packed), action, key=jax.random.key(seed))
+        ended = outcome.terminated, outcome.truncated
+        return self._pack(Shown(self.world.observe(state), outcome.reward, *ended, self.world.measure(state)), state)
+
+    def _pack(self, shown: Shown, state: Any) -> UInt8[Array, " size"]:
+        return jnp.concatenate([self._shown.pack(shown), self._state.pack(state)])
+
+
+class ManyBodies:
+    """Programs of many bodies that step together, compiled when they are first used."""
+
+    def __init__(self, world: AbstractEnv, bodies: int):
+        self.world, self.bodies = world, bodies
+        start, timestep = jax.eval_shape(self._start, jnp.int32(0))
+        self._shown = Layout(_shown(timestep))
+        self._ended = Layout(_ended(timestep))
+        self._state = Layout(start)
+        self._front = self._shown.size + self._ended.size
+        self._like = jax.ShapeDtypeStruct((self._front + self._state.size,), jnp.uint8)
+
+    def __reduce__(self):
+        return many_bodies, (self.world, self.bodies)
+
+    @functools.cached_property
+    def begin(self) -> Any:
+        """Program: a seed to the buffer when first episodes begin."""
+        return _compile(self._begin, jax.ShapeDtypeStruct((), jnp.int32))
+
+    @functools.cached_property
+    def step(self) -> Any:
+        """Program: a buffer and actions to the buffer one step later. Finished episodes are followed by others."""
+        return _compile(self._step, self._like, jax.ShapeDtypeStruct((self.bodies,), jnp.int32))
+
+    @functools.cached_property
+    def restart(self) -> Any:
+        """Program: a buffer and which bodies are to begin another episode to the buffer then."""
+        return _compile(self._restart, self._like, jax.ShapeDtypeStruct((self.bodies,), jnp.bool_))
+
+    def read(self, packed: UInt8[Array, " size"]) -> tuple[Shown, Callable[[], Ended]]:
+        """What bodies are shown, in arrays that can be written to; and what a step led to, unpacked when called."""
+        front = np.asarray(packed)[: self._front].copy()
+        return self._shown.unpack(front), lambda: self._ended.unpack(front[self._shown.size :])
+
+    def state(self, packed: UInt8[Any, " size"]) -> Any:
+        """States of the world, axes [B, …]."""
+        return self._unpack(packed).state
+
+    def _begin(self, seed):
+        return self._pack(*self._start(seed))
+
+    def _step(self, packed, actions):
+        before = self._unpack(packed)
+        keys = step_keys(jax.random.wrap_key_data(before.key), before.count, self.bodies)
+        state, timestep = step_all(self.world, keys, before.state, actions)
+        done = jnp.any(timestep.terminated | timestep.truncated)
+        info = jax.lax.cond(done, jax.vmap(self.world.measure), lambda _: timestep.info, state)
+        return self._pack(Bodies(before.key, before.count + 1, jnp.int32(0), state), timestep, info)
+
+    def _restart(self, packed, chosen: Bool[Array, " B"]):
+        before = self._unpack(packed)
+        keys = step_keys(jax.random.wrap_key_data(before.key), before.count - 1, self.bodies)
+        # Restarted again before the next step, bodies must get another episode.
+        other = jax.vmap(jax.vmap(lambda key: jax.random.fold_in(key, 1)))
+        keys = jax.lax.fori_loop(0, before.restarts, lambda _, keys: other(keys), keys)
+        request = jnp.where(chosen, RESTART, CONTINUE)
+        _, state, timestep = relocate_all(self.world, keys, before.state, before.state, request)
+        return self._pack(Bodies(before.key, before.count, before.restarts + 1, state), timestep)
+
+    def _start(self, seed: Int[Array, ""]) -> tuple[Bodies, TimeStep]:
+        key, state, timestep = reset_all(self.world, self.bodies, jax.random.key(seed))
+        return Bodies(jax.random.key_data(key), jnp.int32(0), jnp.int32(0), state), timestep
+
+    def _pack(self, bodies: Bodies, timestep: TimeStep, info: dict[str, Array] | None = None) -> UInt8[Array, " size"]:
+        parts = self._shown.pack(_shown(timestep, info)), self._ended.pack(_ended(timestep)), self._state.pack(bodies)
+        return jnp.concatenate(parts)
+
+    def _unpack(self, packed: UInt8[Any, " size"]) -> Bodies:
+        return self._state.unpack(packed[self._front :])
+
+
+@functools.lru_cache(maxsize=KEPT)
+def one_body(world: AbstractEnv) -> OneBody:
+    """Programs of one body, the same for every environment of the same settings."""
+    return OneBody(world)
+
+
+@functools.lru_cache(maxsize=KEPT)
+def many_bodies(world: AbstractEnv, bodies: int) -> ManyBodies:
+    """Programs of many bodies, the same for every environment of the same settings."""
+    return ManyBodies(world, bodies)
+
+
+def _compile(function: Callable, *like: jax.ShapeDtypeStruct) -> Any:
+    return jax.jit(function).lower(*like).compile()
+
+
+def _compile_as_one(function: Callable, *like: jax.ShapeDtypeStruct) -> Any:
+    """On a CPU, as a single kernel: a step of one body is seventy small ones, which XLA would hand from thread to
+    thread, and that takes several times as long as the step. Where XLA cannot, as usual: only the speed differs."""
+    function = jax.jit(function)
+
+    def call(*args):
+        return set_xla_metadata(function(*args), inlineable="false", xla_cpu_small_call="true")
+
+    if jax.default_backend() != "cpu":
+        return _compile(function, *like)
+    try:
+        return _compile(call, *like)
+    except jax.errors.JaxRuntimeError:
+        return _compile(function, *like)
+
+
+def _shown(timestep: TimeStep, info: dict[str, Array] | None = None) -> Shown:
+    ends = timestep.terminated, timestep.truncated
+    return Shown(timestep.obs, timestep.reward, *ends, timestep.info if info is None else info)
+
+
+def _ended(timestep: TimeStep) -> Ended:
+    return Ended(timestep.final_obs, timestep.info)
