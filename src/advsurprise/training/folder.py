@@ -17,10 +17,6 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks
-    fcntl = None
 
 from advsurprise import zoo
 from advsurprise.config import MAY_CHANGE, RunConfig, from_dict
@@ -78,7 +74,7 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
     systems without locks do without.
     """
     files.make_folder(folder)
-    if fcntl is None:
+    if os.name == "nt":  # which has no such locks, and opens no folders
         yield
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -90,6 +86,8 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int, folder: pathlib.Path) -> None:
+    import fcntl
+
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

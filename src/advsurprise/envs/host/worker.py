@@ -207,11 +207,11 @@ def serve(connection: socket.socket, memory: int) -> None:
 
 
 def _open(connection: socket.socket, memory: int, setup: bytes) -> Bodies:
-    *maker, layout, rows = json.loads(setup)
-    known = Setup(*maker, Layout(*layout), tuple(tuple(each) for each in rows))
+    function, kwargs, folder, clean_up, layout, rows = json.loads(setup)
+    known = Setup(function, kwargs, folder, clean_up, Layout(*layout), tuple(tuple(each) for each in rows))
     try:
-        if known.folder is not None:
-            os.chdir(known.folder)
+        if folder is not None:
+            os.chdir(folder)
         bodies = Bodies(known, arrays_in(mmap.mmap(memory, memory_size(known.layout)), known.layout))
     except Exception as error:
         send_message(connection, refusal(error))
