@@ -17,7 +17,6 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
-
 from advsurprise import zoo
 from advsurprise.config import MAY_CHANGE, RunConfig, from_dict
 from advsurprise.errors import UserError
