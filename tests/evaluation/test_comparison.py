@@ -63,7 +63,7 @@ def test_the_command_line_compares_stops_continues_and_draws(tmp_path, capsys, m
     monkeypatch.setattr(loops, "open_loop", lambda cfg: nullcontext(compiled[cfg.method]))
     monkeypatch.setattr(metrics, "Console", StopsTask)
     with pytest.raises(SystemExit) as stopped:
-        cli.main(words)
+        cli.main([*words, "--track", "tensorboard"])
     captured = capsys.readouterr()
     assert stopped.value.code == 128 + signal.SIGTERM
     assert captured.out == ""
@@ -86,6 +86,9 @@ def test_the_command_line_compares_stops_continues_and_draws(tmp_path, capsys, m
     last = [row["end/rooms_episode"] for row in rows[-2:]]
     assert result["end"]["task"]["end/rooms_episode"]["iqm"] == pytest.approx(sum(last) / 2)
     assert result["end"]["task"]["end/rooms_episode"]["step"] == 64
+    # Continued, they have the trackers that they began with.
+    events = {name: len(list((folder / name / "track" / "tensorboard").iterdir())) for name in CHEAP.fields}
+    assert events == {"random": 1, "task": 2}
     for ending in ("png", "pdf", "csv"):
         assert (folder / f"comparison.{ending}").stat().st_size > 100
 
