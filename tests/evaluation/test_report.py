@@ -66,7 +66,8 @@ def test_final_measures_are_the_estimates_over_seeds(tmp_path):
 
 def test_what_is_missing_is_said(tmp_path):
     compared = report.read(make(tmp_path, task_updates=10), None)
-    assert [note for note in compared.notes if "task" in note] == [
+    assert compared.notes[-1].startswith("3 seeds: intervals are not to be trusted (")
+    assert [note for note in compared.notes if note.startswith("task ")] == [
         "task has been trained for 160 of 640 steps.",
         "task has no checkpoint: there are its curves, and no replay.",
     ]
