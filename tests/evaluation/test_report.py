@@ -33,7 +33,8 @@ def write_rows(folder: pathlib.Path, cfg: RunConfig, updates: int) -> None:
         for update in range(1, updates + 1)
         for seed in cfg.seeds
     ]
-    rows = [row | ({"scored_surprise": 2.0} if cfg.method == "smirl" else {}) for row in rows]
+    own = {"adversarial-surprise": 9.0, "smirl": 2.0}
+    rows = [row | ({"scored_surprise": own[cfg.method]} if cfg.method in own else {}) for row in rows]
     (folder / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
@@ -59,12 +60,14 @@ def test_final_measures_are_the_estimates_over_seeds(tmp_path):
         assert cell["half"] == pytest.approx(expected["high"] - expected["mean"])
         assert (cell["n"], cell["best"]) == (3, name == "adversarial-surprise")
     assert rooms["label"] == "rooms visited per episode"
-    assert [cell and cell["best"] for cell in scored["cells"]] == [None, False, None]
+    # 9 and 2 are surprises under two different models.
+    assert [cell and (cell["mean"], cell["best"]) for cell in scored["cells"]] == [(9.0, False), (2.0, False), None]
 
 
 def test_what_is_missing_is_said(tmp_path):
     compared = report.read(make(tmp_path, task_updates=10), None)
-    assert [note for note in compared.notes if "task" in note] == [
+    assert compared.notes[-1].startswith("3 seeds: intervals are not to be trusted (")
+    assert [note for note in compared.notes if note.startswith("task ")] == [
         "task has been trained for 160 of 640 steps.",
         "task has no checkpoint: there are its curves, and no replay.",
     ]

@@ -82,6 +82,15 @@ class Labels:
             for which in ("first", "all")
         }
 
+    def is_shared(self, column: str) -> bool:
+        """Whether a column measures all methods alike: what the world measures, and common surprise. What a method
+        measures of itself, under its own model, cannot be compared with another's."""
+        head, _, name = column.partition("/")
+        if column in {COMMON.name, *(measure.name for measure in self.games)}:
+            return True
+        world = {measure.name for measure in self.world}
+        return (head in ("end", "mean") and name in world) or (head == "handover" and column.split("/")[-1] in world)
+
     def label(self, column: str) -> str:
         """What tables and figures call a column; its own name where no world or method has declared it."""
         own = {measure.name: measure.label for measure in (*self.games, *self.method, COMMON)}

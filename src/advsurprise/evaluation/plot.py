@@ -161,7 +161,8 @@ def draw(
     records = [read_record(folder) for folder in folders]
     window = smooth or default_window(records)
     panels = panels_of(records, choose(records, metric), window=window, log=log)
-    _warn_of_few_seeds(records, log)
+    for sentence in few_seeds(records):
+        log(sentence)
     table = table_of(records)
     written = write(out, {**rendered(panels, _caption(records, window), table), **tables(panels)})
     drawn = [each for panel in panels.values() for each in panel]
@@ -183,13 +184,16 @@ def default_window(records: Sequence[Record]) -> int:
     return max(1, round(max(len(record.steps) for record in records) / SMOOTHED_SHARE))
 
 
-def _warn_of_few_seeds(records: Sequence[Record], log: Log) -> None:
+def few_seeds(records: Sequence[Record]) -> list[str]:
+    """A warning for each number of seeds that is too small for an interval."""
     by_number: dict[int, list[str]] = {}
     for record, name in zip(records, run_names(records), strict=True):
         by_number.setdefault(len(record.seeds), []).append(name)
-    for number, names in sorted(by_number.items()):
-        if number < ENOUGH_SEEDS:
-            log(f"{number} seed{'s' * (number > 1)}: intervals are not to be trusted ({', '.join(names)})")
+    return [
+        f"{number} seed{'s' * (number > 1)}: intervals are not to be trusted ({', '.join(names)})"
+        for number, names in sorted(by_number.items())
+        if number < ENOUGH_SEEDS
+    ]
 
 
 def _caption(records: Sequence[Record], window: int) -> str:

@@ -77,6 +77,7 @@ def read(folder: pathlib.Path, metric: str | None) -> Compared:
         notes += _unfinished(name, configs[name], records[-1])
     if not records:
         raise UserError(f"{folder} has no metrics yet; continue with: advsurprise resume {folder}")
+    notes += [f"{sentence}." for sentence in plot.few_seeds(records)]
     return Compared(folder, configs, records, choose(records, metric), plot.default_window(records), notes)
 
 
@@ -202,7 +203,7 @@ def measures(compared: Compared, table: Labels) -> dict[str, Any]:
     for column in dict.fromkeys([*compared.columns, *table.shown]):
         cells = [_final(record, column, compared.window) for record in compared.records]
         if any(cell is not None for cell in cells):
-            best = highest(cells) if compared.is_even else None
+            best = highest(cells) if compared.is_even and table.is_shared(column) else None
             shown = [_cell(cell, number == best) for number, cell in enumerate(cells)]
             rows.append({"column": column, "label": table.label(column), "cells": shown})
     return {"runs": compared.names, "even": compared.is_even, "rows": rows}

@@ -28,7 +28,7 @@ function showMeasures() {
   const { runs, rows, even } = report.measures, table = within("measures", "table");
   const body = rows.map(({ label, cells }) => element("tr", {}, element("th", { scope: "row", text: label }), ...cells.map(measureCell)));
   table.append(headOf(["", ...runs]), element("tbody", {}, ...body));
-  const bold = even ? "Bold: the highest, where its interval lies above those of all other methods; whether high is good depends on the measure." : "Nothing is bold, since the methods were not trained for equally long.";
+  const bold = even ? "Bold: the highest, where its interval lies above those of all other methods; whether high is good depends on the measure. What methods measure by their own models is never bold." : "Nothing is bold, since the methods were not trained for equally long.";
   const alone = rows.some(({ cells }) => cells.some((cell) => cell && cell.half === null)) ? " Of a single seed there is no interval." : "";
   within("measures", ".caption").textContent = `Where the seeds' curves end, in training: mean over training seeds ± half of its 95% interval (Student's t).${alone} ${bold}`;
 }
