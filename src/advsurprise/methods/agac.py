@@ -237,7 +237,9 @@ class AGAC(AbstractMethod[Learnt, Memory]):
         return optax.chain(optax.clip_by_global_norm(self.max_grad_norm), optax.adam(self.lr, eps=ADAM_EPS))
 
     def _cell(self, place: Int[Array, " entries"] | None) -> Int[Array, "2"]:
-        return jnp.zeros(2, jnp.int32) if place is None else place[:2].astype(jnp.int32)
+        if place is None or len(self.spec.places) < 2:
+            return jnp.zeros(2, jnp.int32)
+        return place[:2].astype(jnp.int32)
 
 
 def divergence(logits: Float[Array, "*n A"], expected: Float[Array, "*n A"]) -> Float[Array, "*n"]:

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import advsurprise
 from advsurprise import envs
 from advsurprise.cli import main as cli
 from advsurprise.envs.foreign import world
@@ -81,7 +80,7 @@ def test_breakouts_ends_are_those_of_its_own_steps():
     ("name", "kind", "shape", "classes"),
     [
         ("gymnax:CartPole-v1", "vector", (4,), 0),
-        (ASTERIX, "classes", (10, 10, 4), 2),
+        pytest.param(ASTERIX, "classes", (10, 10, 4), 2, marks=pytest.mark.long),
         pytest.param("gymnax:Asterix-MinAtar", "classes", (10, 10, 4), 2, marks=pytest.mark.long),
         pytest.param("gymnax:Catch-bsuite", "classes", (10, 5), 2, marks=pytest.mark.long),
         pytest.param("pgx:2048", "classes", (4, 4, 31), 2, marks=pytest.mark.long),
@@ -121,19 +120,18 @@ def _words(name, method, steps, folder):
     return ["train", "--env", name, "--method", method, *sizes, *(w for each in settings for w in ("--set", each))]
 
 
-LIMITED = ("--set", f"env.max_steps_in_episode={LIMIT}")
+@pytest.mark.long
+def test_gymnaxs_own_wrappers_take_our_worlds():
+    from gymnax.environments import spaces
+    from gymnax.wrappers import purerl
 
-
-@pytest.mark.slow
-def test_two_seeds_are_trained_together_resumed_and_evaluated(tmp_path, capsys):
-    cli.main([*_words(BREAKOUT, "smirl", 16, tmp_path / "run"), *LIMITED, "--json"])
-    cli.main(["resume", str(tmp_path / "run"), "--steps", "32", "--json"])
-    rows = [json.loads(row) for row in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert [(row["step"], row["seed"]) for row in rows] == [(16, 0), (16, 1), (32, 0), (32, 1)]
-    played = advsurprise.load(tmp_path / "run").evaluate(episodes=3, seeds=1, player="random")
-    # Whole episodes, as many of each body, with the clock that was set.
-    assert played["end/episode_length"]["n"] == 3
-    assert 2 <= played["end/episode_length"]["mean"] <= LIMIT
+    env = envs.as_gymnax("rooms/four", one_hot=True, view=3)
+    assert isinstance(env.observation_space(None), spaces.Box)
+    wrapped = purerl.LogWrapper(purerl.FlattenObservationWrapper(env))
+    obs, _ = jax.eval_shape(wrapped.reset, jax.random.PRNGKey(0), env.default_params)
+    assert obs.shape == (3 * 3 * env.world.spec.num_classes,)
+    with pytest.raises(UserError, match="nothing to write one-hot"):
+        envs.as_gymnax("gymnax:CartPole-v1", one_hot=True)
 
 
 @pytest.mark.long
@@ -159,7 +157,8 @@ def test_every_method_trains(name, method, tmp_path, capsys):
 
 @pytest.mark.long
 def test_every_environment_of_gymnax_with_numbered_actions_is_made():
-    gymnax = pytest.importorskip("gymnax")
+    import gymnax
+
     # The first loads its images from the network; the second's own step raises in 0.0.9.
     refused = {}
     for name in sorted(set(gymnax.registered_envs) - {"MNISTBandit-bsuite", "SimpleBandit-bsuite"}):

@@ -73,8 +73,7 @@ def describe_actions(made: Made) -> tuple[int, dict[str, Any]]:
     declared: Any = attempt(f"{name}: action_space", lambda: space(made.params)) if callable(space) else space
     number = getattr(declared, "n", None) if declared is not None else getattr(made.env, "num_actions", None)
     if number is None and hasattr(declared, "low"):
-        low, high = (np.broadcast_to(np.asarray(b, np.float32), declared.shape) for b in (declared.low, declared.high))
-        read_actions(gymnasium.spaces.Box(low, high, declared.shape), name)
+        read_actions(_box(declared), name)
     if number is None:
         raise UserError(f"{name}: action_space is {declared!r}; only Discrete actions are accepted")
     actions = gymnasium.spaces.Discrete(int(number))
@@ -83,6 +82,11 @@ def describe_actions(made: Made) -> tuple[int, dict[str, Any]]:
     if "none" in names and about["noop"] is None:
         about["noop"] = names.index("none")
     return int(number), about | {"action_names": names}
+
+
+def _box(space: Any) -> gymnasium.spaces.Box:
+    low, high = (np.broadcast_to(np.asarray(bound, np.float32), space.shape) for bound in (space.low, space.high))
+    return gymnasium.spaces.Box(low, high, space.shape)
 
 
 def action_names(name: str, env: Any, number: int) -> tuple[str, ...]:
