@@ -87,6 +87,13 @@ def test_they_are_not_trained_further(words, capsys):
     assert "zoo:rooms-four holds trained policies without the state of their training" in capsys.readouterr().err
 
 
+def test_they_have_no_curves_to_plot(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["plot", "zoo:rooms-four"])
+    assert stopped.value.code == 2
+    assert "zoo:rooms-four ships without the metrics of its training" in capsys.readouterr().err
+
+
 def stub(folder: pathlib.Path, cfg: RunConfig) -> api.Trained:
     """A run whose policies are not needed."""
     method = methods.make(cfg.method, envs.make(cfg.env, **cfg.env_fields).spec, **cfg.method_fields)
