@@ -19,7 +19,9 @@ from advsurprise.training import checkpoint
 from advsurprise.training.folder import read_run
 
 EXPECTED = {
+    "rooms-door": ("adversarial-surprise", "rooms/door"),
     "rooms-four": ("adversarial-surprise", "rooms/four"),
+    "rooms-four-rnd": ("rnd", "rooms/four"),
     "rooms-four-smirl": ("smirl", "rooms/four"),
     "rooms-switch": ("adversarial-surprise", "rooms/switch"),
 }
@@ -35,7 +37,7 @@ def test_the_command_line_lists_them(capsys):
     cli.main(["zoo"])
     text = capsys.readouterr().out
     assert all(name in text for name in EXPECTED)
-    assert text.splitlines()[-1] == "Evaluate one: advsurprise eval zoo:rooms-four"
+    assert text.splitlines()[-1] == "Evaluate one: advsurprise eval zoo:rooms-door"
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -83,6 +85,13 @@ def test_they_are_not_trained_further(words, capsys):
         cli.main(words)
     assert stopped.value.code == 2
     assert "zoo:rooms-four holds trained policies without the state of their training" in capsys.readouterr().err
+
+
+def test_they_have_no_curves_to_plot(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["plot", "zoo:rooms-four"])
+    assert stopped.value.code == 2
+    assert "zoo:rooms-four ships without the metrics of its training" in capsys.readouterr().err
 
 
 def stub(folder: pathlib.Path, cfg: RunConfig) -> api.Trained:

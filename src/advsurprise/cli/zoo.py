@@ -1,11 +1,13 @@
 """`advsurprise zoo`: the trained agents that ship with the package."""
 
+import textwrap
 from typing import Any
 
 from advsurprise import zoo
 
 HEADS = ("name", "method", "world", "steps", "size")
 LABEL_WIDTH, CELL_WIDTH = 62, 16
+WIDTH = 2 + LABEL_WIDTH + 2 * CELL_WIDTH
 
 
 def list_agents() -> dict[str, Any]:
@@ -38,6 +40,7 @@ def _agent(card: dict[str, Any]) -> list[str]:
     return [
         "",
         _row(card["name"], card["method"], card["env"], steps, size),
+        *textwrap.wrap(card["sees"], WIDTH, initial_indent="  ", subsequent_indent="  "),
         f"  {'':{LABEL_WIDTH}}{'trained':>{CELL_WIDTH}}{'random':>{CELL_WIDTH}}",
         *(f"  {each['label']:{LABEL_WIDTH}}{_cell(each['trained'])}{_cell(each['random'])}" for each in shown),
     ]

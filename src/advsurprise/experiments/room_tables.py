@@ -72,7 +72,7 @@ def settings(results: pathlib.Path) -> str:
 
 
 def agents(results: pathlib.Path) -> str:
-    """The agents that ship with the package, from their cards: the measures that tell most about each."""
+    """The agents that ship with the package, from their cards: the measures that tell most, and what a person sees."""
     lines = []
     for card in zoo.cards():
         about = [f"`{zoo.PREFIX}{card['name']}`", f"{card['method']} in `{card['env']}`", f"{card['steps'] / 1e6:.1f}M"]
@@ -82,7 +82,9 @@ def agents(results: pathlib.Path) -> str:
             cells = [with_interval(each["mean"], each["low"], each["high"], 2) for each in estimates]
             lines.append([*about, measure["label"], *cells])
             about = [""] * len(about)
-    return markdown(["agent", "what it is", "steps", "measure", "trained", "random"], lines, left=4)
+    table = markdown(["agent", "what it is", "steps", "measure", "trained", "random"], lines, left=4)
+    seen = "".join(f"- `{zoo.PREFIX}{card['name']}`: {card['sees']}\n" for card in zoo.cards())
+    return f"{table}\nWhat one sees in a replay:\n\n{seen}"
 
 
 def _rows(results: pathlib.Path, variant: str) -> list[dict[str, Any]]:

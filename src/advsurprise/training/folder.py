@@ -121,6 +121,8 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
 def read_run(folder: pathlib.Path) -> RunConfig:
     """The configuration of the run in a folder."""
     path = folder / CONFIG
+    if zoo.folder(folder) != folder:
+        raise UserError(f"{folder} ships without the metrics of its training: it can be evaluated, replayed and filmed")
     if not path.exists():
         raise UserError(f"there is no run in {folder}: {path.name} is missing")
     values = read_json(path).get("config")
