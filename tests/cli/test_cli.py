@@ -125,7 +125,9 @@ def test_a_missing_extra_is_named_and_exits_3(capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_bench_worlds_prints_rows_and_the_ratio(capsys):
+def test_bench_worlds_prints_rows_and_the_ratio(capsys, monkeypatch):
+    monkeypatch.setattr("advsurprise.bench.face.ROUNDS", 2)
+    monkeypatch.setattr("advsurprise.bench.face.STEPS", 8)
     words = ("bench", "worlds", "rooms/door", "--bodies", "1", "8", "--seconds", "0.01")
     result = json.loads(_run(capsys, *words, "--set", "max_steps=4", "--json"))
     assert [row["bodies"] for row in result["rows"]] == [1, 8]
@@ -135,6 +137,15 @@ def test_bench_worlds_prints_rows_and_the_ratio(capsys):
         assert row["compile_s"] > 0
     assert result["minigrid_steps_per_s"] > 0
     assert result["ratio"] == pytest.approx(result["rows"][1]["steps_per_s"] / result["minigrid_steps_per_s"], rel=0.1)
+    assert [(row["name"], row["bodies"]) for row in result["by_turns"]] == [
+        ("Farama MiniGrid", 1),
+        ("Gymnasium, one body", 1),
+        ("Gymnasium, vector", 8),
+        ("compiled loop", 8),
+    ]
+    for row in result["by_turns"]:
+        assert row["steps_per_s"] == max(row["rounds"]) > 0
+        assert row["ratio"] == pytest.approx(row["steps_per_s"] / result["minigrid_steps_per_s"], abs=0.01)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The room worlds behind Gymnasium's interface, judged by Gymnasium's own checks."""
 
 import copy
+import dataclasses
 import pickle
 import subprocess
 import sys
@@ -98,13 +99,15 @@ def _pure_steps(world, actions, seed):
     """What the world's own functions give from the keys that an environment draws: the environment's returns, less
     those of `reset` behind the first."""
     draw = seeding.np_random(seed)[0]
-    begin = eqx.filter_jit(lambda state, key: world.initial(key=key) if state is None else world.renew(state, key=key))
+    begin = eqx.filter_jit(lambda key: world.initial(key=key))
     move = eqx.filter_jit(lambda state, action, key: world.transition(state, action, key=key))
     look = eqx.filter_jit(lambda state: (world.observe(state), world.measure(state)))
     state = None
     for index, action in enumerate(actions):
         if index % world.max_steps == 0:
-            state = begin(state, jax.random.key(int(draw.integers(2**31))))
+            before, state = state, begin(jax.random.key(int(draw.integers(2**31))))
+            life = state.visited_life if before is None else before.visited_life | state.visited_life
+            state = dataclasses.replace(state, visited_life=life)
             yield look(state)
         state, outcome = move(state, jnp.int32(action), jax.random.key(int(draw.integers(2**31))))
         obs, info = look(state)
@@ -219,17 +222,32 @@ def test_vector_episodes_end_with_final_obs_and_final_info(envs):
     assert any(not np.array_equal(final, new) for final, new in zip(info["final_obs"], obs, strict=True))
 
 
-def test_vector_steps_exactly_as_the_pure_world(envs):
+@pytest.fixture
+def host(envs):
+    """The same world and bodies from the same seed, behind the host contract, both just reset."""
     host = as_host(envs.unwrapped.world, BODIES)
+    _same_shown(envs.reset(seed=6), host.reset(int(seeding.np_random(6)[0].integers(2**31))))
+    return host
+
+
+def test_vector_steps_exactly_as_the_pure_world(envs, host):
+    _step_alike(envs, host, 27)
+
+
+@pytest.mark.long
+def test_vector_restarts_exactly_as_the_pure_world(envs, host):
+    for steps in (0, 5, 20):  # some bodies' episodes then end at other times than the others'
+        _step_alike(envs, host, steps)
+        for mask in ([True, False, False, True, False], [True, True, False, False, False]):
+            timestep = host.relocate(np.where(mask, RESTART, CONTINUE))
+            _same_shown(envs.reset(options={"reset_mask": np.array(mask)}), timestep)
+    _step_alike(envs, host, 14)
+
+
+def _step_alike(envs, host, steps):
     rng = np.random.default_rng(1)
-    seed = int(seeding.np_random(6)[0].integers(2**31))
-    _same_shown(envs.reset(seed=6), host.reset(seed))
-    for index in range(27):
-        if index in (0, 15):  # also before the first step, and some bodies' episodes then end at other times
-            for mask in ([True, False, False, True, False], [True, True, False, False, False]):
-                chosen = np.array(mask)
-                timestep = host.relocate(np.where(chosen, RESTART, CONTINUE))
-                _same_shown(envs.reset(options={"reset_mask": chosen}), timestep)
+    measure = eqx.filter_jit(jax.vmap(envs.unwrapped.world.measure))
+    for _ in range(steps):
         actions = rng.integers(0, 7, BODIES)
         host.send(actions)
         timestep = host.recv()
@@ -249,8 +267,7 @@ def test_vector_steps_exactly_as_the_pure_world(envs):
         for body, final in enumerate(info["final_obs"]):
             assert (final is None) == (not terminations[body])
             assert final is None or np.array_equal(final, timestep.final_obs[body])
-        measured = jax.vmap(envs.unwrapped.world.measure)(host.state)
-        assert all(np.array_equal(info[key], value) for key, value in measured.items())
+        assert all(np.array_equal(info[key], value) for key, value in measure(host.state).items())
 
 
 def _same_shown(returned, timestep):

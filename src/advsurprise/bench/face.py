@@ -13,8 +13,10 @@ from advsurprise.errors import require
 
 MINIGRID = "Farama MiniGrid"
 MINIGRID_ID = "MiniGrid-MultiRoom-N4-S5-v1"
-ROUNDS = 5
+ROUNDS = 20
 """Times that every contender has its turn; its best one counts, so that what else the machine does hits all alike."""
+STEPS = 128
+"""Steps of every body in one stretch, as long as an episode of `rooms/four`: each holds at least one reset."""
 NUM_ACTIONS = 7
 """Actions of MiniGrid and of the room worlds."""
 
@@ -29,7 +31,7 @@ class Contender(NamedTuple):
     first_s: float
     """Seconds until the first step was taken, compiling included."""
     play: Callable[[], int]
-    """Plays a short while; the number of steps that bodies took."""
+    """Plays a short stretch; the number of steps that bodies took."""
 
 
 def minigrid() -> Contender:
@@ -82,19 +84,17 @@ def _one(name: str, make: Callable[[], gymnasium.Env]) -> Contender:
 
 
 def _step_one(env: gymnasium.Env, actions: Any) -> int:
-    steps = 200
-    for action in itertools.islice(actions, steps):
+    for action in itertools.islice(actions, STEPS):
         _, _, terminated, truncated, _ = env.step(action)
         if terminated or truncated:
             env.reset()
-    return steps
+    return STEPS
 
 
 def _step_vector(envs: RoomsVectorEnv, actions: Any) -> int:
-    steps = 128
-    for action in itertools.islice(actions, steps):
+    for action in itertools.islice(actions, STEPS):
         envs.step(action)
-    return steps * envs.num_envs
+    return STEPS * envs.num_envs
 
 
 def _speed(play: Callable[[], int], seconds: float) -> float:

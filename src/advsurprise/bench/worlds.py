@@ -146,6 +146,7 @@ def _compiled(env: AbstractEnv, bodies: int) -> face.Contender:
     return face.Contender("compiled loop", bodies, compile_s, play_episodes)
 
 
+@functools.lru_cache
 def _compile(env: AbstractEnv, bodies: int, steps: int) -> tuple[Callable, float]:
     """The compiled program, run once, and the seconds it took to compile."""
     begun = time.perf_counter()

@@ -100,7 +100,7 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
         else:
             self._packed = self._programs.restart(self._begun(), _check_mask(mask, self.num_envs))
         shown, _ = self._programs.read(self._packed)
-        return shown.obs.copy(), _with_masks(shown.info)
+        return shown.obs.copy(), _with_masks(shown.info, self.num_envs)
 
     def step(self, actions):
         """Takes one step with every body."""
@@ -111,7 +111,7 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
             )
         self._packed = self._programs.step(self._begun(), actions.astype(np.int32))
         shown, ended = self._programs.read(self._packed)
-        info = _with_masks(shown.info)
+        info = _with_masks(shown.info, self.num_envs)
         done = shown.terminated | shown.truncated
         if done.any():
             info |= _final(ended(), done)
@@ -161,9 +161,10 @@ def _spaces(world: RoomWorld) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Di
     return box, gymnasium.spaces.Discrete(spec.num_actions)
 
 
-def _with_masks(info: Mapping[str, Any]) -> dict[str, Any]:
+def _with_masks(info: Mapping[str, Any], bodies: int) -> dict[str, Any]:
     """Gymnasium's vector convention: beside each key, which bodies have it (here all)."""
-    return dict(info) | {f"_{key}": np.ones(value.shape[0], bool) for key, value in info.items()}
+    masks = np.ones((len(info), bodies), bool)
+    return {**info, **{f"_{key}": mask for key, mask in zip(info, masks, strict=True)}}
 
 
 def _final(ended: Ended, done: np.ndarray) -> dict[str, Any]:

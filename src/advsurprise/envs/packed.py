@@ -133,7 +133,7 @@ class OneBody:
 
     def read(self, packed: UInt8[Array, " size"]) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """What Gymnasium returns: an observation that can be written to, and Python's numbers."""
-        numbers, where = self._struct.unpack_from(np.asarray(packed)), self._where
+        numbers, where = self._struct.unpack_from(np.asarray(packed).data), self._where
         obs = np.frombuffer(bytearray(numbers[where.obs]), self._obs_type).reshape(self._obs_shape)
         info = {name: numbers[index] for name, index in where.info.items()}
         return obs, numbers[where.reward], numbers[where.terminated], numbers[where.truncated], info
