@@ -453,11 +453,15 @@ def test_observation_spaces_that_are_refused(space, sentence):
 
 
 @pytest.mark.parametrize(
-    "space",
-    [spaces.Box(-1, 1, (2,), np.float32), spaces.MultiBinary(3), spaces.MultiDiscrete([2, 2])],
+    ("space", "sentence"),
+    [
+        (spaces.Box(-1, 1, (2,), np.float32), "and continuous actions cannot be trained"),
+        (spaces.MultiBinary(3), "only Discrete actions are accepted"),
+        (spaces.MultiDiscrete([2, 2]), "only Discrete actions are accepted"),
+    ],
 )
-def test_action_spaces_that_are_refused(space):
-    with pytest.raises(UserError, match=r"^X: action_space is .*; only Discrete actions are accepted"):
+def test_action_spaces_that_are_refused(space, sentence):
+    with pytest.raises(UserError, match=rf"^X: action_space is .*{sentence}"):
         read_actions(space, "X")
 
 

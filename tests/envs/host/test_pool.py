@@ -192,7 +192,6 @@ def test_what_a_killed_worker_left_is_cleaned_up(tmp_path):
         with pytest.warns(RuntimeWarning, match="died"):
             _step(host, NOOP)
         assert pathlib.Path("cleaned").read_text() == "temporary\n"
-    assert pathlib.Path("cleaned").read_text() == "temporary\ntemporary\n"
 
 
 def test_bodies_that_leave_python_step_at_the_same_time():
