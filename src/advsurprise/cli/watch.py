@@ -62,8 +62,9 @@ def _step_back() -> None:
 def _serve(server: Server, live: Live) -> None:
     """Answers in a thread of its own, so that an interrupt reaches the thread that records."""
     thread = threading.Thread(target=server.serve_forever, daemon=True)
-    # A plain `kill` ends it as Ctrl-C does: worlds that run in processes of their own are closed.
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A plain `kill` ends it as Ctrl-C does: worlds that run in processes of their own are closed. Ctrl-C does so even
+    # where whoever has started this ignores it, as shells do for commands in the background.
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         thread.start()
         while True:
@@ -72,7 +73,8 @@ def _serve(server: Server, live: Live) -> None:
     except KeyboardInterrupt:
         return
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         server.shutdown()
         thread.join()
 
