@@ -102,7 +102,7 @@ def test_a_host_world_is_recorded_alike(episodes, monkeypatch):
         np.testing.assert_allclose(mine.measures["x"][1:5], theirs.measures["x"][1:5])
 
 
-@pytest.mark.parametrize("method", ["rnd", "smirl"])
+@pytest.mark.parametrize("method", [pytest.param("rnd", marks=pytest.mark.long), "smirl"])
 def test_other_methods_and_long_episodes(method):
     """RND keeps numbers of every body, of which there were others in training; an episode is cut at the limit."""
     made = methods.make(method, ENV.spec, stack=1)

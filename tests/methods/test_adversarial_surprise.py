@@ -426,7 +426,9 @@ def test_episodes_too_short_for_the_game_are_refused(first, least):
         AdversarialSurprise(SPEC._replace(max_steps=least - 1), **fields)
 
 
-@pytest.mark.parametrize("lengths", [(7,), (11, 5, 13), (40,)])
+@pytest.mark.parametrize(
+    "lengths", [(11, 5, 13), *(pytest.param(each, marks=pytest.mark.long) for each in ((7,), (40,)))]
+)
 @pytest.mark.parametrize("first", ["explore", "control"])
 @pytest.mark.slow
 def test_every_step_is_learned_from_once_and_explore_for_the_whole_control_turn(first, lengths):

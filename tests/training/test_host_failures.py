@@ -94,8 +94,12 @@ def _of_sessions(pids: list[int]) -> list[str]:
 
 @pytest.mark.parametrize(
     ("world", "number", "code"),
-    [(ATARI, signal.SIGINT, 130), (DOOM, signal.SIGINT, 130), (DOOM, signal.SIGTERM, 143)],
-    ids=["atari-int", "doom-int", "doom-term"],
+    [
+        (ATARI, signal.SIGINT, 130),
+        (DOOM, signal.SIGTERM, 143),
+        pytest.param(DOOM, signal.SIGINT, 130, marks=pytest.mark.long),
+    ],
+    ids=["atari-int", "doom-term", "doom-int"],
 )
 def test_a_worker_is_replaced_and_a_stopped_run_leaves_nothing(tmp_path, world, number, code):
     command = Command(tmp_path, *world, "--set", "env.workers=2")

@@ -553,7 +553,7 @@ def _with(view, part, value):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("made", [Picture, Grid])
+@pytest.mark.parametrize("made", [Picture, pytest.param(Grid, marks=pytest.mark.long)])
 def test_training_on_images_and_classes(made, getkey):
     bodies, length = 2, 16
     host = GymnasiumHost(SyncVectorEnv([made] * bodies, autoreset_mode=AutoresetMode.SAME_STEP), made.__name__)
