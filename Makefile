@@ -30,8 +30,9 @@ check: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
 check: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q -m "not slow and not long"
 
+# Three processes for two cores: tests that wait for others leave room.
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 15 -m "not long"
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 15 -m "not long"
 
 # What `make test` leaves out: the same tests for the other methods, games and settings.
 long: $(STAMP)

@@ -63,7 +63,7 @@ def test_further_settings_are_minigrid(name):
     assert row["events"]["moved"] > 300
 
 
-@pytest.mark.parametrize("flaw", ["turn", "door", "word"])
+@pytest.mark.parametrize("flaw", ["turn", *(pytest.param(each, marks=pytest.mark.long) for each in ("door", "word"))])
 def test_the_oracle_notices_a_flaw(flaw, monkeypatch):
     """A comparison that cannot fail would be worth nothing: break the physics in three ways."""
     if flaw == "word":

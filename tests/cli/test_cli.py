@@ -149,6 +149,7 @@ def test_bench_worlds_prints_rows_and_the_ratio(capsys, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_bench_oracle_prints_steps_and_mismatches(capsys, monkeypatch):
     # Both views are compared at length in tests/bench.
     monkeypatch.setattr("advsurprise.bench.oracle.VIEWS", (5,))

@@ -51,6 +51,7 @@ def test_greedy_it_acts_as_the_collector_does(agent):
     assert len(set(actions)) > 1
 
 
+@pytest.mark.long
 def test_one_role_can_act_alone_and_the_seed_decides(agent):
     env, made = agent
     obs = np.asarray(env.reset(key=jax.random.key(0))[1].obs)

@@ -38,7 +38,7 @@ FIELDS = {
 }
 TWO_ROLES = ("adversarial-surprise", "asp")
 SHORT = {
-    "atari/freeway": ("adversarial-surprise", "task", "rnd"),
+    "atari/freeway": ("adversarial-surprise", "task"),
     "doom/take-cover": ("adversarial-surprise", "asp", "smirl"),
 }
 """What `make test` trains; `make long` trains the other pairs."""
