@@ -17,6 +17,7 @@ from advsurprise.envs.base import AbstractEnv
 from advsurprise.envs.host.base import Host
 from advsurprise.errors import UserError
 from advsurprise.learning.collect import ScanCollector
+from advsurprise.learning.devices import quickest_compile
 from advsurprise.learning.host_collect import HostCollector
 from advsurprise.learning.interaction import Agent
 from advsurprise.learning.measures import Steps, columns, common_surprise, no_models, steps_of
@@ -38,10 +39,12 @@ def play(env: AbstractEnv, agent: Agent, *, episodes: int, seed: int) -> dict[st
     start_key, play_key = jax.random.split(jax.random.key(seed))
     collector = ScanCollector(env, episodes, env.spec.max_steps or CHUNK)
 
-    def collect(carry, number):
-        return _collect(collector, agent, carry, jax.random.fold_in(play_key, number))
+    start, go_on = _programs()
 
-    return _whole_episodes(collect, (_start(collector, agent, start_key), no_models(env.spec, episodes)), agent, 1)
+    def collect(carry, number):
+        return go_on(collector, agent, carry, jax.random.fold_in(play_key, number))
+
+    return _whole_episodes(collect, (start(collector, agent, start_key), no_models(env.spec, episodes)), agent, 1)
 
 
 def play_host(world: Host | HostCollector, agent: Agent, *, episodes: int, seed: int) -> dict[str, np.ndarray]:
@@ -61,17 +64,23 @@ def play_host(world: Host | HostCollector, agent: Agent, *, episodes: int, seed:
     return _whole_episodes(collect, (memory, no_models(host.spec, host.bodies)), agent, -(-episodes // host.bodies))
 
 
-@functools.partial(jax.jit, static_argnums=0)
 def _start(collector: ScanCollector, agent: Agent, key):
     return collector.start(agent, key=key)
 
 
-@functools.partial(jax.jit, static_argnums=0)
 def _collect(collector: ScanCollector, agent: Agent, carry, key):
     world, stats = carry
     world, rollout = collector.collect(agent, world, key=key)
     stats, steps, surprise = _reduce(agent, rollout, stats)
     return (world, stats), steps, surprise
+
+
+@functools.cache
+def _programs() -> tuple[Callable, Callable]:
+    """`_start` and `_collect`, compiled as quickly as can be: an evaluation takes longer to compile than to play."""
+    options = quickest_compile()
+    start, go_on = (jax.jit(each, static_argnums=0, compiler_options=options) for each in (_start, _collect))
+    return start, go_on
 
 
 @jax.jit
