@@ -9,7 +9,7 @@ from advsurprise.evaluation.play import play_host
 from advsurprise.learning.host_collect import HostCollector
 from advsurprise.learning.interaction import make_agent
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("games")]
+pytestmark = pytest.mark.slow
 
 BODIES = 2
 

@@ -216,7 +216,6 @@ def test_killed_in_the_middle_of_games_a_run_goes_on_to_the_bit(env, method, tmp
     assert _rows(killed) == _rows(whole)
 
 
-@pytest.mark.xdist_group("doom/take-cover")
 def test_a_checkpoint_without_worlds_goes_on_with_new_episodes(tmp_path):
     """As it is written when a world has failed for good."""
     loop = _loop("doom/take-cover", "random")
