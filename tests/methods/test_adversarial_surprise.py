@@ -105,7 +105,8 @@ class Algorithm1:
         self.step_in_turn += 1
         # Steps of a turn count from 1; quiet = ½ of 32 scores steps 17 to 32.
         scored = role == "control" and self.step_in_turn > math.floor(self.method.quiet * length)
-        r = _log_prob(self.buffer, o, self.kind) if scored else 0.0
+        paid = scored and (self.method.pay_prior or bool(self.buffer))
+        r = _log_prob(self.buffer, o, self.kind) if paid else 0.0
         if self.method.fit_on == "all" or scored or (self.method.fit_on == "control" and role == "control"):
             self.buffer = [*self.buffer, o]
         if self.step_in_turn == length:
@@ -239,6 +240,11 @@ def test_every_step_of_both_roles_is_algorithm_1(scope, fit_on, first):
     # Every value of each option meets every entry of FIELDS.
     which = (SCOPES.index(scope) + FITS.index(fit_on) + 2 * (first == "control")) % 4
     _compare(SPEC, scope=scope, fit_on=fit_on, first=first, **FIELDS[which])
+
+
+@pytest.mark.parametrize("scope", ["episode", "round"])
+def test_an_empty_models_score_can_be_left_out_of_the_pay(scope):
+    _compare(SPEC, scope=scope, fit_on="scored", first="explore", pay_prior=False, **FIELDS[1])
 
 
 def test_real_observations_are_scored_by_a_gaussian():

@@ -25,14 +25,14 @@ Scale = Literal["small", "full"]
 
 @dataclass(frozen=True)
 class Arm:
-    """One line of a figure: a method with its fields."""
+    """One line of a figure: a method with its settings."""
 
     label: str
     """What the figure calls it."""
     method: str
     """The method."""
     fields: dict[str, Any] = field(default_factory=dict)
-    """Its fields that differ from the defaults."""
+    """Fields that differ from what all runs have, by the names that --set knows."""
 
 
 @dataclass(frozen=True)

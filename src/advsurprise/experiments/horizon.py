@@ -4,7 +4,7 @@ import numpy as np
 
 from advsurprise.evaluation.curves import draws, iqm
 from advsurprise.experiments.figure import Arm, Claim, Figure, Results
-from advsurprise.experiments.settings import FOUR
+from advsurprise.experiments.settings import FOUR, turns
 from advsurprise.experiments.verdicts import RESAMPLES, more
 
 WORLD, EPISODE = "rooms/four", "end/rooms_episode"
@@ -38,10 +38,7 @@ FIGURE = Figure(
     question="how long the turns of Explore and Control should be",
     paper="appendix B, ablation on the horizon",
     worlds=FOUR,
-    arms={
-        f"as-{turn}": Arm(f"turns of {turn}", "adversarial-surprise", {"k_explore": turn, "k_control": turn})
-        for turn in TURNS
-    },
+    arms={f"as-{turn}": Arm(f"turns of {turn}", "adversarial-surprise", turns(turn)) for turn in TURNS},
     steps={"small": 250_000, "full": 20_000_000},
     columns=(EPISODE, "mean/rooms_episode", "end/rooms_life", "end/stilled", "scored_surprise"),
     drawn=(EPISODE, "end/rooms_life", "end/stilled"),

@@ -28,7 +28,7 @@ from advsurprise.experiments import control, coverage, emergence, frozen, horizo
 from advsurprise.experiments.cells import binned
 from advsurprise.experiments.figure import Arm, Figure, Results, Scale
 from advsurprise.experiments.jobs import Job, Log, run_jobs
-from advsurprise.experiments.settings import BODIES, EPISODES, MINIBATCH, ROLLOUT, SEEDS
+from advsurprise.experiments.settings import BODIES, EPISODES, ROLLOUT, SEEDS, train_words, tuned
 from advsurprise.training import files
 from advsurprise.training.metrics import read_rows
 from advsurprise.training.versions import versions
@@ -98,22 +98,15 @@ def reproduce(asked: Asked, *, workers: int, log: Log) -> dict[str, Any]:
 
 def job(asked: Asked, world: str, arm: str) -> Job:
     """Trains one arm in one world, then plays what was trained."""
-    folder, method = folder_of(asked, world, arm), asked.figure.arms[arm]
-    fields = {f"env.{name}": value for name, value in asked.figure.worlds[world].items()}
-    fields |= {f"method.{name}": value for name, value in method.fields.items()}
-    fields |= {"rollout": ROLLOUT, "ppo.minibatch": MINIBATCH}
-    words = ["train", "--env", world, "--method", method.method, "--bodies", str(BODIES)]
-    words += ["--seeds", f"0..{asked.seeds - 1}" if asked.seeds > 1 else "0", "--steps", str(asked.steps)]
-    words += [
-        f"--set={name}={json.dumps(value) if isinstance(value, bool) else value}" for name, value in fields.items()
-    ]
-    python = (sys.executable, "-m")
-    train = (*python, "advsurprise", *words, "--out", str(folder), "--json")
-    play = (*python, "advsurprise.experiments.frozen", str(folder), "--episodes", str(asked.episodes))
-    updates = asked.steps // (BODIES * ROLLOUT)
+    folder, chosen = folder_of(asked, world, arm), asked.figure.arms[arm]
+    chosen = dataclasses.replace(chosen, fields=tuned().get(chosen.method, {}) | chosen.fields)
+    fields, seeds = asked.figure.worlds[world], tuple(range(asked.seeds))
+    train = train_words(world, fields, chosen, seeds=seeds, steps=asked.steps, out=folder)
+    play = (sys.executable, "-m", "advsurprise.experiments.frozen", str(folder), "--episodes", str(asked.episodes))
+    updates = asked.steps // (chosen.fields.get("bodies", BODIES) * ROLLOUT)
     played = frozen.read(folder)
     there = played is not None and (played["updates"], played["episodes"]) == (updates, asked.episodes)
-    steps = updates * BODIES * ROLLOUT
+    steps = updates * chosen.fields.get("bodies", BODIES) * ROLLOUT
     return Job(folder.name, (train,) if there else (train, play), folder / "metrics.jsonl", steps, asked.seeds)
 
 

@@ -1,29 +1,69 @@
 """The paper's settings in the room worlds, once for all figures."""
 
+import functools
+import importlib.resources
+import json
+import pathlib
+import sys
+from collections.abc import Mapping
 from typing import Any
 
+from advsurprise.evaluation.provenance import seeds as seed_words
+from advsurprise.evaluation.provenance import setting
 from advsurprise.experiments.figure import Arm
 
-BODIES, ROLLOUT = 64, 128
+BODIES, ROLLOUT, MINIBATCH = 64, 128, 256
 """8,192 steps and, in minibatches of 256, 64 gradient steps of each policy per update, as the authors have; theirs come
 from 16 bodies of 512 steps."""
-MINIBATCH = 256
+SAVE_EVERY = 200
+"""Updates between two checkpoints: on a GPU some ten seconds."""
 SEEDS = {"small": 2, "full": 10}
 """Training seeds, from 0 on. Seeds from 100 on are those that settings are chosen on."""
 EPISODES = {"small": 100, "full": 500}
 """Episodes of each training seed's frozen policies."""
 FOUR: dict[str, dict[str, Any]] = {"rooms/four": {"fixed_boxes": True}}
 """Four rooms with boxes that cannot be carried off, as in the authors' environment, where picking up does nothing."""
+TUNED = "tuned.json"
+"""The settings that `advsurprise.experiments.tuning` has chosen for each method."""
 ARMS = {
     "as": Arm("Adversarial Surprise", "adversarial-surprise"),
-    "as-round": Arm("Adversarial Surprise, round's buffer", "adversarial-surprise", {"scope": "round"}),
+    "as-round": Arm("Adversarial Surprise, round's buffer", "adversarial-surprise", {"method.scope": "round"}),
     "rnd": Arm("RND", "rnd"),
     "asp": Arm("ASP", "asp"),
-    "asp-cell": Arm("ASP, goal is the cell", "asp", {"goal": "cell"}),
+    "asp-cell": Arm("ASP, goal is the cell", "asp", {"method.goal": "cell"}),
     "smirl": Arm("SMiRL", "smirl"),
 }
+
+
+def turns(steps: int) -> dict[str, int]:
+    """Turns of so many steps for both roles."""
+    return {"method.k_explore": steps, "method.k_control": steps}
 
 
 def arms(*names: str) -> dict[str, Arm]:
     """Some of the arms."""
     return {name: ARMS[name] for name in names}
+
+
+@functools.cache
+def tuned() -> dict[str, dict[str, Any]]:
+    """For each method the fields in which its tuned settings differ from the defaults."""
+    return json.loads(importlib.resources.files("advsurprise.experiments").joinpath(TUNED).read_text())
+
+
+def train_words(
+    world: str,
+    world_fields: Mapping[str, Any],
+    arm: Arm,
+    *,
+    seeds: tuple[int, ...],
+    steps: int,
+    out: pathlib.Path,
+) -> tuple[str, ...]:
+    """The command that trains one arm in one world; given again it goes on where it was stopped."""
+    fields = {"rollout": ROLLOUT, "ppo.minibatch": MINIBATCH, "save_every": SAVE_EVERY}
+    fields |= {f"env.{name}": value for name, value in world_fields.items()} | arm.fields
+    bodies = fields.pop("bodies", BODIES)
+    words = ["train", "--env", world, "--method", arm.method, "--bodies", str(bodies), "--seeds", seed_words(seeds)]
+    words += ["--steps", str(steps), *(f"--set={name}={setting(value)}" for name, value in fields.items())]
+    return (sys.executable, "-m", "advsurprise", *words, "--out", str(out), "--json")

@@ -46,7 +46,7 @@ class Signal(eqx.Module):
     """What is recorded at each step."""
 
     log_prob: Float[Array, "..."]
-    """log p_θ(o_{t+1}) on scored steps, 0 on others."""
+    """log p_θ(o_{t+1}) on steps that are paid, 0 on others."""
     scored: Bool[Array, "..."]
     """Whether the step was scored."""
     discounted: Float[Array, "..."]
@@ -72,6 +72,9 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     fit_on: Literal["scored", "control", "all"] = eqx.field(static=True, default="scored")
     """Which observations enter the model: scored ones (appendix and authors' code), all of Control's, or all steps
     (Algorithm 1)."""
+    pay_prior: bool = eqx.field(static=True, default=True)
+    """Whether a step scored by an empty model is paid. Of classes its log-probability is the same whatever is seen:
+    leaving it out takes a large constant from both returns and changes no preference."""
     stack: int = eqx.field(static=True, default=4)
     """Observations the policies see at once."""
     gamma: float = eqx.field(static=True, default=0.99)
@@ -146,7 +149,8 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
         if self.scope == "round":
             emptied = self.density.init(self.spec.modelled_shape)
             stats = tree.select(time % self.round_length == 0, emptied, stats)
-        reward = jnp.where(scored, log_prob, 0.0)
+        paid = scored if self.pay_prior else scored & (memory.stats.count > 0)
+        reward = jnp.where(paid, log_prob, 0.0)
         discounted = self.gamma * memory.discounted + reward
         memory = DensityMemory(push(memory.frames, obs), stats, time, discounted, small)
         return memory, Signal(reward, scored, discounted, -log_prob)

@@ -1,0 +1,84 @@
+"""Variants of Adversarial Surprise in rooms/four, on seeds that no figure uses: which explores *and* stills?
+
+python -m advsurprise.experiments.variants --out runs/variants --workers 6    # writes OUT/variants.csv
+"""
+
+import dataclasses
+import pathlib
+import sys
+from typing import Any
+
+import tyro
+
+from advsurprise.errors import UserError
+from advsurprise.experiments.cells import binned
+from advsurprise.experiments.figure import Arm, as_csv
+from advsurprise.experiments.jobs import Job, Log, run_jobs
+from advsurprise.experiments.settings import FOUR, train_words, turns
+from advsurprise.training import files
+from advsurprise.training.metrics import read_rows
+
+SEEDS = (100, 101, 102)
+STEPS = 20_000_000
+BINS = 32
+COLUMNS = ("end/rooms_episode", "end/stilled", "mean/stilled", "end/rooms_life", "scored_surprise")
+QUARTER = {"bodies": 256, "ppo.minibatch": 2048, "ppo.lr": 1e-3}
+"""Four times the samples of the authors' batch, in as many minibatches."""
+NO_PRIOR = {"method.pay_prior": False}
+ROUND = {"method.scope": "round"}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "32": {},
+    "32 minibatch-1024 no-prior": {"ppo.minibatch": 1024} | NO_PRIOR,
+    "16 minibatch-1024": turns(16) | {"ppo.minibatch": 1024},
+    "16 minibatch-1024 no-prior": turns(16) | {"ppo.minibatch": 1024} | NO_PRIOR,
+    "8 minibatch-1024 no-prior": turns(8) | {"ppo.minibatch": 1024} | NO_PRIOR,
+    "16 large no-prior": turns(16) | QUARTER | NO_PRIOR,
+    "32 large no-prior": QUARTER | NO_PRIOR,
+    "8 large no-prior": turns(8) | QUARTER | NO_PRIOR,
+    "16 large round no-prior": turns(16) | QUARTER | NO_PRIOR | ROUND,
+    "16 large-half-rate no-prior": turns(16) | QUARTER | NO_PRIOR | {"ppo.lr": 5e-4},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Variants:
+    """Trains every variant and keeps its curves."""
+
+    out: pathlib.Path = pathlib.Path("runs/variants")
+    """Where runs and results go."""
+    steps: int = STEPS
+    """Environment steps of each seed."""
+    workers: int = 1
+    """Runs side by side."""
+
+
+def compare(asked: Variants, *, log: Log) -> None:
+    """Trains what is not trained yet, and writes the curves of all that were begun."""
+    files.make_folder(asked.out)
+    jobs = [_job(asked, name) for name in VARIANTS]
+    failed, stopped = run_jobs(jobs, workers=asked.workers, folder=asked.out, log=log)
+    begun = [name for name in VARIANTS if (_folder(asked, name) / "metrics.jsonl").exists()]
+    files.write(asked.out / "variants.csv", as_csv([row for name in begun for row in _rows(asked, name)]))
+    if failed or stopped:
+        raise UserError("stopped; give the same command again to go on" if stopped else f"failed: {', '.join(failed)}")
+
+
+def _folder(asked: Variants, name: str) -> pathlib.Path:
+    return asked.out / name.replace(" ", "_")
+
+
+def _job(asked: Variants, name: str) -> Job:
+    [(world, fields)] = FOUR.items()
+    folder = _folder(asked, name)
+    arm = Arm(name, "adversarial-surprise", VARIANTS[name])
+    train = train_words(world, fields, arm, seeds=SEEDS, steps=asked.steps, out=folder)
+    return Job(folder.name, (train,), folder / "metrics.jsonl", asked.steps, len(SEEDS))
+
+
+def _rows(asked: Variants, name: str) -> list[dict[str, Any]]:
+    whose = {"world": next(iter(FOUR)), "arm": name}
+    return [whose | row for row in binned(read_rows(_folder(asked, name) / "metrics.jsonl"), COLUMNS, BINS)]
+
+
+if __name__ == "__main__":
+    compare(tyro.cli(Variants, description=__doc__), log=lambda line: print(line, file=sys.stderr, flush=True))
