@@ -65,9 +65,12 @@ def test_claims_of_emergence():
         return 0.8 * (share > (0.3 if column == emergence.DARK else 0.6))
 
     found = emergence.judge(_results(emergence.FIGURE, worth))
-    assert [claim.verdict for claim in found] == ["holds", "holds", "holds", "holds", "undecided", "undecided"]
-    assert found[2].ours == pytest.approx(10_000, abs=1001)
-    assert np.isnan(found[5].ours)
+    door, lock = found[:6], found[6:]
+    # The body is as often in the dark room after Explore's turn as after Control's: nobody takes it back.
+    assert [claim.verdict for claim in door] == ["holds", "holds", "holds", "undecided", "holds", "holds"]
+    assert [claim.verdict for claim in lock] == ["holds", "undecided", "undecided", "undecided", "holds", "holds"]
+    assert door[2].ours == pytest.approx(10_000, abs=1001)
+    assert np.isnan(lock[2].ours)
 
 
 def test_claims_of_the_horizon():
@@ -143,7 +146,7 @@ TINY = Figure(
     "whether it plays",
     "nowhere",
     {"ladder/game": {}},
-    {"random": Arm("random", "random"), "task": Arm("task", "task", {"stack": 1})},
+    {"random": Arm("random", "random"), "task": Arm("task", "task", {"method.stack": 1})},
     {"small": 8192, "full": 16384},
     ("end/total", "mean/total"),
     ("end/total",),

@@ -38,15 +38,25 @@ def colour(method: str) -> str:
 
 
 def looks(drawn: Iterable[Curve]) -> dict[str, tuple[str, str]]:
-    """Colour and line style of every label: of labels with one colour each gets a style of its own."""
+    """Colour and line style of every label: labels of one method share its colour and get a style each, or, where there
+    are more of them than styles, shades from dark to light."""
+    colours = {each.label: colour(each.method) for each in drawn}
     look: dict[str, tuple[str, str]] = {}
-    used: dict[str, int] = {}
-    for each in drawn:
-        if each.label not in look:
-            shade = colour(each.method)
-            look[each.label] = (shade, STYLES[used.get(shade, 0) % len(STYLES)])
-            used[shade] = used.get(shade, 0) + 1
-    return look
+    for shared in dict.fromkeys(colours.values()):
+        mine = [label for label, its in colours.items() if its == shared]
+        if len(mine) > len(STYLES):
+            look |= {label: (shade, "-") for label, shade in zip(mine, shades(len(mine)), strict=True)}
+        else:
+            look |= {label: (shared, style) for label, style in zip(mine, STYLES, strict=False)}
+    return {label: look[label] for label in colours}
+
+
+def shades(number: int) -> list[str]:
+    """So many colours in order, from dark to light, that stay apart in print."""
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    return [to_hex(colormaps["viridis"](place)) for place in np.linspace(0.0, 0.9, number)]
 
 
 def figure(panels: dict[str, list[Curve]], caption: str, table: Labels):

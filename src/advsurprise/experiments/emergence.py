@@ -12,8 +12,10 @@ FIRST = 0.1
 RISE = 0.1
 """Share of the episodes by which a curve has to rise for a change to be dated."""
 DARK, SHUT, LOCKED = (f"handover/control/first/{name}" for name in ("in_dark", "shut_in", "locked_in"))
-EXPLORE = tuple(f"handover/explore/first/{name}" for name in ("doors_closed", "in_dark"))
+SHUT_OUT, STAYED = (f"handover/explore/first/{name}" for name in ("doors_closed", "in_dark"))
 PHASES = "two phase transitions: first to the dark room, then shut or locked in it"
+BACK = "Explore learns to go back to the noisy room"
+NOT_IN_PAPER = "not in the paper"
 BEHAVIOURS = {
     "rooms/door": {DARK: "is in the dark room", SHUT: "has shut itself into the dark room"},
     "rooms/lock": {DARK: "is in the dark room", LOCKED: "has locked itself into the dark room"},
@@ -24,20 +26,45 @@ def judge(results: Results) -> list[Claim]:
     """Claim 4."""
     made = []
     for world, behaviours in BEHAVIOURS.items():
-        dates = []
         for column, behaviour in behaviours.items():
-            steps, values = results.curve(world, "as", column)
-            begin = np.nanmean(values[:, steps <= FIRST * steps[-1]], axis=1)
-            ours, low, high = difference(results.at_end(world, "as", column), begin)
-            sentence = f"{world}: Control {behaviour} when its first turn ends, more and more often"
-            measure = "share of the episodes, end of training less its beginning"
-            made.append(Claim(sentence, PHASES, measure, ours, low, high, len(values), verdict(low, high)))
-            dates.append(np.asarray([change_point(steps, one, rise=RISE) for one in values]))
-        ours, low, high = mean(dates[1] - dates[0])
-        sentence = f"{world}: it {list(behaviours.values())[1].removeprefix('has ')} after it came to be there at all"
-        measure = f"steps between the two changes, of the {int(np.isfinite(dates[1] - dates[0]).sum())} seeds with both"
-        made.append(Claim(sentence, PHASES, measure, ours, low, high, len(dates[0]), verdict(low, high)))
+            made.append(_more_often(results, world, column, f"Control {behaviour} when its first turn ends", PHASES))
+        second, behaviour = list(behaviours.items())[1]
+        sentence = f"it {behaviour.removeprefix('has ')} after it came to be there at all"
+        made.append(_later(results, world, second, sentence, PHASES))
+        made += _answers(results, world)
     return made
+
+
+def _later(results: Results, world: str, column: str, sentence: str, paper: str) -> Claim:
+    """That a behaviour appears after Control has come to go to the dark room."""
+    curves = [results.curve(world, "as", name) for name in (DARK, column)]
+    dates = [np.asarray([change_point(steps, one, rise=RISE) for one in values]) for steps, values in curves]
+    between = dates[1] - dates[0]
+    ours, low, high = mean(between)
+    measure = f"steps between the two changes, of the {int(np.isfinite(between).sum())} seeds with both"
+    return Claim(f"{world}: {sentence}", paper, measure, ours, low, high, len(between), verdict(low, high))
+
+
+def _more_often(results: Results, world: str, column: str, behaviour: str, paper: str) -> Claim:
+    """That a behaviour is more frequent at the end of training than at its beginning."""
+    steps, values = results.curve(world, "as", column)
+    begin = np.nanmean(values[:, steps <= FIRST * steps[-1]], axis=1)
+    ours, low, high = difference(results.at_end(world, "as", column), begin)
+    measure = "share of the episodes, end of training less its beginning"
+    sentence = f"{world}: {behaviour}, more and more often"
+    return Claim(sentence, paper, measure, ours, low, high, len(values), verdict(low, high))
+
+
+def _answers(results: Results, world: str) -> list[Claim]:
+    """What Explore does about Control's dark room."""
+    here, there = (results.at_end(world, "as", column) for column in (DARK, STAYED))
+    ours, low, high = difference(here, there)
+    measure = "share of the episodes in the dark room, end of Control's turn less end of Explore's, end of training"
+    sentence = f"{world}: Explore takes the body back to the noisy room"
+    back = Claim(sentence, BACK, measure, ours, low, high, len(here), verdict(low, high))
+    shut = _more_often(results, world, SHUT_OUT, "the door is closed when Explore's turn ends", NOT_IN_PAPER)
+    sentence = "Explore comes to shut the door after Control came to be in the dark room"
+    return [back, shut, _later(results, world, SHUT_OUT, sentence, NOT_IN_PAPER)]
 
 
 FIGURE = Figure(
@@ -47,7 +74,7 @@ FIGURE = Figure(
     worlds={"rooms/door": {}, "rooms/lock": {}},
     arms=arms("as"),
     steps={"small": 1_000_000, "full": 20_000_000},
-    columns=(DARK, SHUT, LOCKED, *EXPLORE, "scored_surprise", "end/in_dark"),
-    drawn=(DARK, SHUT, LOCKED),
+    columns=(DARK, SHUT, LOCKED, SHUT_OUT, STAYED, "scored_surprise", "end/in_dark"),
+    drawn=(DARK, SHUT, SHUT_OUT),
     judge=judge,
 )

@@ -55,6 +55,8 @@ class Claim:
     """Training seeds of each method."""
     verdict: Verdict
     """Whether the statement holds here."""
+    top_half: float | None = None
+    """The same number from the better half of each method's seeds, as the paper compares the top three of six."""
 
 
 @dataclass(frozen=True)

@@ -136,33 +136,45 @@ def _rounded(value: float | int) -> float | int | str:
 
 def write(asked: Asked, results: Results) -> dict[str, Any]:
     """Writes the numbers, the claims and the figure."""
-    claims = [dataclasses.asdict(claim) | {"figure": asked.figure.name} for claim in asked.figure.judge(results)]
+    figure = asked.figure
     about = {
-        "figure": asked.figure.name,
+        "figure": figure.name,
         "scale": asked.scale,
         "training_seeds": asked.seeds,
         "steps": asked.steps,
         "episodes": asked.episodes,
         "bodies": BODIES,
         "rollout": ROLLOUT,
-        "command": f"advsurprise reproduce {asked.figure.name} --scale {asked.scale} --seeds {asked.seeds}"
+        "command": f"advsurprise reproduce {figure.name} --scale {asked.scale} --seeds {asked.seeds}"
         f" --steps {asked.steps}",
+        "tuned": {arm: tuned().get(each.method, {}) for arm, each in figure.arms.items()},
         "versions": versions(),
         "date": datetime.date.today().isoformat(),
     }
-    contents: dict[pathlib.Path, str | bytes] = {
-        **results.files(asked.out),
-        asked.out / ABOUT: json.dumps(about, indent=1),
-        asked.out / CLAIMS: json.dumps(_without_nan(claims), indent=1),
-    }
-    contents |= {
-        asked.out / f"{asked.figure.name}{ending}": data for ending, data in drawn(asked.figure, results).items()
-    }
-    files.write_all(contents)
-    return {"claims": claims, "files": [str(path) for path in contents]}
+    made = contents(figure, results, about, asked.out)
+    files.write_all(made)
+    return {"claims": claims_of(figure, results), "files": [str(path) for path in made]}
 
 
-def _without_nan(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def contents(
+    figure: Figure, results: Results, about: dict[str, Any], folder: pathlib.Path
+) -> dict[pathlib.Path, str | bytes]:
+    """Everything that is written about a figure, from its numbers."""
+    return {
+        **results.files(folder),
+        folder / ABOUT: json.dumps(about, indent=1),
+        folder / CLAIMS: json.dumps(without_nan(claims_of(figure, results)), indent=1),
+        **{folder / f"{figure.name}{ending}": data for ending, data in drawn(figure, results).items()},
+    }
+
+
+def claims_of(figure: Figure, results: Results) -> list[dict[str, Any]]:
+    """The claims that a figure decides, as they are written."""
+    return [dataclasses.asdict(claim) | {"figure": figure.name} for claim in figure.judge(results)]
+
+
+def without_nan(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Claims as JSON takes them."""
     return [
         {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in claim.items()}
         for claim in claims

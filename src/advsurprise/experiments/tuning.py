@@ -165,9 +165,15 @@ def round_robin(pay: Callable[[dict[str, np.ndarray]], tuple[float, float]]) -> 
         for one, other, seed in itertools.product(numbers, numbers, range(len(cfg.seeds))):
             agent = _mixed(runs[0].agents[seed], runs[one].agents[seed], runs[other].agents[seed])
             paid[:, one, other, seed] = pay(play(world, agent, episodes=episodes, seed=EVALUATION_SEED))
-        return (paid[0].mean(axis=1) + paid[1].mean(axis=0)) / 2
+        return over_opponents(paid)
 
     return worth
+
+
+def over_opponents(paid: Float[np.ndarray, "2 settings settings seeds"]) -> Table:
+    """The mean of what both roles of each setting are paid: `paid[0, i, j]` is what the first role of setting i, and
+    `paid[1, i, j]` what the second of setting j gets when they meet."""
+    return (paid[0].mean(axis=1) + paid[1].mean(axis=0)) / 2
 
 
 def _mixed(base: Agent, one: Agent, other: Agent) -> Agent:

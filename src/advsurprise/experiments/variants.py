@@ -11,6 +11,7 @@ from typing import Any
 import tyro
 
 from advsurprise.errors import UserError
+from advsurprise.evaluation.provenance import setting
 from advsurprise.experiments.cells import binned
 from advsurprise.experiments.figure import Arm, as_csv
 from advsurprise.experiments.jobs import Job, Log, run_jobs
@@ -27,16 +28,16 @@ QUARTER = {"bodies": 256, "ppo.minibatch": 2048, "ppo.lr": 1e-3}
 NO_PRIOR = {"method.pay_prior": False}
 ROUND = {"method.scope": "round"}
 VARIANTS: dict[str, dict[str, Any]] = {
-    "32": {},
-    "32 minibatch-1024 no-prior": {"ppo.minibatch": 1024} | NO_PRIOR,
-    "16 minibatch-1024": turns(16) | {"ppo.minibatch": 1024},
-    "16 minibatch-1024 no-prior": turns(16) | {"ppo.minibatch": 1024} | NO_PRIOR,
-    "8 minibatch-1024 no-prior": turns(8) | {"ppo.minibatch": 1024} | NO_PRIOR,
-    "16 large no-prior": turns(16) | QUARTER | NO_PRIOR,
-    "32 large no-prior": QUARTER | NO_PRIOR,
-    "8 large no-prior": turns(8) | QUARTER | NO_PRIOR,
-    "16 large round no-prior": turns(16) | QUARTER | NO_PRIOR | ROUND,
-    "16 large-half-rate no-prior": turns(16) | QUARTER | NO_PRIOR | {"ppo.lr": 5e-4},
+    "turns-32": {},
+    "turns-32 minibatch-1024 no-prior": {"ppo.minibatch": 1024} | NO_PRIOR,
+    "turns-16 minibatch-1024": turns(16) | {"ppo.minibatch": 1024},
+    "turns-16 minibatch-1024 no-prior": turns(16) | {"ppo.minibatch": 1024} | NO_PRIOR,
+    "turns-8 minibatch-1024 no-prior": turns(8) | {"ppo.minibatch": 1024} | NO_PRIOR,
+    "turns-16 large no-prior": turns(16) | QUARTER | NO_PRIOR,
+    "turns-32 large no-prior": QUARTER | NO_PRIOR,
+    "turns-8 large no-prior": turns(8) | QUARTER | NO_PRIOR,
+    "turns-16 large round no-prior": turns(16) | QUARTER | NO_PRIOR | ROUND,
+    "turns-16 large-half-rate no-prior": turns(16) | QUARTER | NO_PRIOR | {"ppo.lr": 5e-4},
 }
 
 
@@ -61,6 +62,11 @@ def compare(asked: Variants, *, log: Log) -> None:
     files.write(asked.out / "variants.csv", as_csv([row for name in begun for row in _rows(asked, name)]))
     if failed or stopped:
         raise UserError("stopped; give the same command again to go on" if stopped else f"failed: {', '.join(failed)}")
+
+
+def words(name: str) -> str:
+    """What is different about a variant, as --set takes it."""
+    return " ".join(f"{field}={setting(value)}" for field, value in VARIANTS[name].items()) or "defaults"
 
 
 def _folder(asked: Variants, name: str) -> pathlib.Path:

@@ -52,6 +52,12 @@ def _known(values: Values) -> Values:
     return np.asarray(values, np.float64)[np.isfinite(values)]
 
 
+def top_half(values: Values) -> float:
+    """Mean of the better half of the seeds."""
+    known = np.sort(_known(values))
+    return float(np.mean(known[len(known) // 2 :])) if len(known) else float("nan")
+
+
 def area(steps: Float[np.ndarray, " T"], values: Float[np.ndarray, "S T"]) -> Values:
     """Each seed's mean over training, by the trapezoid rule: larger for what rises sooner or higher."""
     return np.trapezoid(values, steps, axis=1) / (steps[-1] - steps[0])
@@ -94,4 +100,4 @@ def more(claim: str, paper: str, measure: str, first: Values, second: Values) ->
     chance, *_ = improvement(first, second)
     number = min(len(first), len(second))
     text = f"{measure}: difference of interquartile means (probability of improvement {chance:.2f})"
-    return Claim(claim, paper, text, ours, low, high, number, verdict(low, high))
+    return Claim(claim, paper, text, ours, low, high, number, verdict(low, high), top_half(first) - top_half(second))

@@ -1,0 +1,91 @@
+"""Tables of claims, of tuning and of variants for the documentation."""
+
+import json
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+from advsurprise.experiments import tuning, variants
+from advsurprise.experiments.cells import bootstrapped, markdown, over_seeds, read_csv, seed_means
+from advsurprise.experiments.figure import LAST, Results
+from advsurprise.experiments.reproduce import CLAIMS, FIGURES
+
+ROOMS, STILLED = "end/rooms_episode", "end/stilled"
+
+
+def claims(figure: str) -> Callable[[pathlib.Path], str]:
+    """The claims of one figure, with what was measured."""
+
+    def make(results: pathlib.Path) -> str:
+        found = json.loads((results.parents[1] / "results" / CLAIMS).read_text())
+        head = ("claim", "measured", "ours [95% interval]", "better half of the seeds", "verdict")
+        rows = [_row(each) for each in found if each["figure"] == figure]
+        return markdown(head, rows, left=2)
+
+    return make
+
+
+def _row(claim: dict[str, Any]) -> tuple[str, ...]:
+    ours, low, high, half = (_number(claim[name]) for name in ("ours", "low", "high", "top_half"))
+    interval = "none" if claim["ours"] is None else ours if ours == low == high else f"{ours} [{low}, {high}]"
+    measure = claim["measure"].replace("difference of interquartile means", "difference")
+    return claim["claim"], measure, interval, half, f"**{claim['verdict']}**"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value / 1e6:.2f}M" if abs(value) > 1e4 else f"{value + 0.0:.3f}"
+
+
+def measured(figure: str, columns: dict[str, str]) -> Callable[[pathlib.Path], str]:
+    """What the frozen policies of every arm did."""
+
+    def make(results: pathlib.Path) -> str:
+        found = Results.read(results.parents[1] / "results" / figure)
+        rows = []
+        for world, arm in FIGURES[figure].runs:
+            cells = [bootstrapped(found.of_frozen(world, arm, column), 2) for column in columns]
+            rows.append((world, FIGURES[figure].arms[arm].label, *cells))
+        return markdown(("world", "method", *columns.values()), rows, left=2)
+
+    return make
+
+
+def tuned(results: pathlib.Path) -> str:
+    """What every setting was worth to its method; the chosen one in bold."""
+    found = json.loads((results / "tuning.json").read_text())
+    rows = []
+    for method, each in found["methods"].items():
+        chosen = tuning.best(each["worth"])
+        for name, values in each["worth"].items():
+            cell = over_seeds(values, 2)
+            rows.append((method, name, f"**{cell}**" if name == chosen else cell))
+    return markdown(("method", "setting", "worth by its own objective"), rows, left=2)
+
+
+def varied(results: pathlib.Path) -> str:
+    """Rooms and stilled rooms of every variant, at the end of its training."""
+    rows = read_csv(results / "variants.csv")
+    made = []
+    for name in dict.fromkeys(row["arm"] for row in rows):
+        mine = [row for row in rows if row["arm"] == name]
+        last = max(row["step"] for row in mine)
+        cells = [over_seeds(seed_means(mine, column, LAST * last, last), 2) for column in (ROOMS, STILLED)]
+        made.append((name, variants.words(name), f"{last / 1e6:.1f}M", *cells))
+    head = ("variant", "settings", "steps", "rooms visited per episode", "noisy rooms stilled at the end")
+    return markdown(head, made, left=2)
+
+
+TABLES: dict[str, Callable[[pathlib.Path], str]] = {
+    **{f"claims-{name}": claims(name) for name in FIGURES},
+    "measured-coverage": measured(
+        "coverage", {ROOMS: "rooms per episode", "mean/rooms_episode": "rooms so far, time mean", STILLED: "stilled"}
+    ),
+    "measured-control": measured(
+        "control", {"end/uses": "switch flips", STILLED: "stilled", ROOMS: "rooms per episode"}
+    ),
+    "measured-horizon": measured("horizon", {ROOMS: "rooms per episode", STILLED: "stilled"}),
+    "tuning": tuned,
+    "variants": varied,
+}

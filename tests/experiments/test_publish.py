@@ -1,0 +1,73 @@
+"""Published claims are those that the published rows give; tuned settings are those that the sweep's rows give."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from advsurprise.experiments import publish, reproduce, settings, tuning
+from advsurprise.experiments.figure import Results
+
+ROOT = pathlib.Path(__file__).parents[2]
+RESULTS = ROOT / "results"
+
+
+@pytest.fixture(scope="module")
+def claims():
+    return publish.all_claims(RESULTS)
+
+
+def test_the_list_of_claims_follows_from_the_rows(claims):
+    assert json.loads((RESULTS / "claims.json").read_text()) == claims
+    wanted = {"claim", "paper", "ours", "low", "high", "seeds", "verdict"}
+    assert all(wanted <= set(claim) for claim in claims)
+    for name in publish.published(RESULTS):
+        mine = [claim for claim in claims if claim["figure"] == name]
+        assert json.loads((RESULTS / name / "claims.json").read_text()) == mine
+
+
+@pytest.mark.parametrize("name", ["coverage", "control", "emergence", "horizon"])
+def test_published_rows_are_whole(name):
+    about = json.loads((RESULTS / name / "about.json").read_text())
+    results, seeds = Results.read(RESULTS / name), set(range(about["training_seeds"]))
+    for world, arm in reproduce.find(name).runs:
+        for rows in (results.rows, results.frozen):
+            assert {row["seed"] for row in rows if (row["world"], row["arm"]) == (world, arm)} == seeds
+        steps, values = results.curve(world, arm, reproduce.find(name).drawn[0])
+        assert about["steps"] - 100_000 < steps[-1] <= about["steps"]
+        assert np.isfinite(values).all()
+
+
+def test_another_verdict_is_noticed(tmp_path, claims):
+    folder = tmp_path / "control"
+    folder.mkdir()
+    for name in ("about.json", "rows.csv"):
+        (folder / name).write_bytes((RESULTS / "control" / name).read_bytes())
+    rows = (RESULTS / "control" / "frozen.csv").read_text()
+    for old, new in (("as", "other"), ("as-round", "as"), ("other", "as-round")):
+        rows = rows.replace(f"rooms/switch,{old},", f"rooms/switch,{new},")
+    (folder / "frozen.csv").write_text(rows)
+    swapped = [claim["verdict"] for claim in publish.all_claims(tmp_path)]
+    assert swapped != [claim["verdict"] for claim in claims if claim["figure"] == "control"]
+
+
+def test_tuned_settings_are_what_the_sweep_chose():
+    found = json.loads((ROOT / "docs" / "results" / "tuning.json").read_text())
+    assert settings.tuned() == tuning.chosen(found)
+    assert found["seeds"] == list(tuning.SEEDS)
+    assert not set(tuning.SEEDS) & set(range(settings.SEEDS["full"]))
+
+
+def test_a_setting_is_worth_what_both_its_roles_are_paid():
+    # Explore of setting 1 wins 3 everywhere, that of setting 0 wins 1; Control of setting 1 loses one less.
+    won = np.asarray([[1.0, 0.0], [3.0, 2.0]])[..., None]
+    worth = tuning.over_opponents(np.stack([won, -won]))
+    np.testing.assert_allclose(worth[:, 0], [(0.5 - 2.0) / 2, (2.5 - 1.0) / 2])
+
+
+def test_pay_of_the_two_games():
+    assert tuning.surprise_paid({"scored_surprise": np.asarray([2.0, 4.0])}) == (3.0, -3.0)
+    # Bob needs four steps more than Alice, then fewer; in the third game she set no task.
+    games = {"time_alice": np.asarray([2.0, 5.0, np.nan]), "time_bob": np.asarray([6.0, 3.0, np.nan])}
+    assert tuning.steps_paid(games) == pytest.approx((4 / 3, -3.0))
