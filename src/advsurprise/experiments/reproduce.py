@@ -24,7 +24,7 @@ from advsurprise.config import RunConfig
 from advsurprise.errors import UserError, nearest
 from advsurprise.evaluation import labels, plot
 from advsurprise.evaluation.curves import Curve, summarise
-from advsurprise.experiments import control, coverage, emergence, frozen, horizon
+from advsurprise.experiments import control, coverage, emergence, evaluate, horizon
 from advsurprise.experiments.cells import binned
 from advsurprise.experiments.figure import Arm, Figure, Results, Scale
 from advsurprise.experiments.jobs import Job, Log, run_jobs
@@ -102,9 +102,9 @@ def job(asked: Asked, world: str, arm: str) -> Job:
     chosen = dataclasses.replace(chosen, fields=tuned().get(chosen.method, {}) | chosen.fields)
     fields, seeds = asked.figure.worlds[world], tuple(range(asked.seeds))
     train = train_words(world, fields, chosen, seeds=seeds, steps=asked.steps, out=folder)
-    play = (sys.executable, "-m", "advsurprise.experiments.frozen", str(folder), "--episodes", str(asked.episodes))
+    play = (sys.executable, "-m", "advsurprise.experiments.evaluate", str(folder), "--episodes", str(asked.episodes))
     updates = asked.steps // (chosen.fields.get("bodies", BODIES) * ROLLOUT)
-    played = frozen.read(folder)
+    played = evaluate.read(folder)
     there = played is not None and (played["updates"], played["episodes"]) == (updates, asked.episodes)
     steps = updates * chosen.fields.get("bodies", BODIES) * ROLLOUT
     return Job(folder.name, (train,) if there else (train, play), folder / "metrics.jsonl", steps, asked.seeds)
@@ -122,7 +122,7 @@ def gather(asked: Asked) -> Results:
         folder, whose = folder_of(asked, world, arm), {"world": world, "arm": arm}
         columns = asked.figure.columns
         rows += [whose | row for row in binned(read_rows(folder / "metrics.jsonl"), columns, BINS)]
-        measured = frozen.read(folder)
+        measured = evaluate.read(folder)
         if measured is None:
             raise UserError(f"{folder} was not evaluated; give the same command again")
         kept = ("seed", *(name for name in columns if name in measured["seeds"][0]))

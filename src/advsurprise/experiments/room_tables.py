@@ -6,9 +6,8 @@ from typing import Any
 
 from advsurprise import zoo
 from advsurprise.experiments.cells import markdown, over_seeds, read_csv, seed_means, with_interval
+from advsurprise.experiments.figure import LAST
 
-LAST = 0.9
-"""The end of a run: steps after this share of it."""
 NAMES = {
     "as": "adversarial-surprise",
     "as-round": "adversarial-surprise, scope=round",

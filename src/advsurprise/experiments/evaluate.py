@@ -1,6 +1,6 @@
 """What a run's frozen policies do, training seed by training seed, on layouts that no training used.
 
-python -m advsurprise.experiments.frozen RUN --episodes 500    # writes RUN/frozen.json
+python -m advsurprise.experiments.evaluate RUN --episodes 500    # writes RUN/frozen.json
 """
 
 import dataclasses
