@@ -16,7 +16,7 @@ PACKAGE = pathlib.Path(advsurprise.__file__).parent
 FLOORS = [
     ["errors"],
     ["types", "tree", "config", "training.files", "userfile", "zoo"],
-    ["grid", "theory"],
+    ["grid", "theory", "trust"],
     ["learning.stats", "learning.images", "learning.chunks", "learning.convolution", "learning.advantage"],
     ["learning.density", "learning.networks"],
     ["learning.devices", "learning.fit", "learning.ppo"],

@@ -6,15 +6,14 @@ import itertools
 import pathlib
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from advsurprise import envs, methods, zoo
+from advsurprise import envs, methods, trust, zoo
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.envs.base import AbstractEnv
-from advsurprise.envs.foreign.load import allow
 from advsurprise.envs.host.base import Host
 from advsurprise.errors import UserError
 from advsurprise.evaluation import notebook
@@ -183,7 +182,7 @@ class Trained:
     ) -> Iterator[AbstractEnv | HostCollector]:
         """The run's world or another one, closed afterwards."""
         kept = self.config.env_fields
-        allow(env)
+        trust.allow(env)
         world = envs.find(env or self.config.env)
         if world.id != self.config.env:
             # In another world the policies must at least see as they were trained to.
@@ -295,7 +294,7 @@ def train(
     Where jax has not computed anything before, it is made to see a device in every core, as on the command line.
     """
     devices.see_cores()
-    allow(env)
+    trust.allow(env, method)
     cfg = RunConfig(
         env=env,
         env_fields=env_fields or {},
@@ -314,10 +313,10 @@ def train(
     return load(folder)
 
 
-def load(path: str | pathlib.Path, *, env: str | None = None) -> Trained:
-    """A run from its folder, or an agent that ships with the package: `zoo:NAME`. A run whose world is a function of a
-    package needs its name again, as `env`: it is imported and called only if you name it."""
-    allow(env)
+def load(path: str | pathlib.Path, *, allow: str | Sequence[str] = ()) -> Trained:
+    """A run from its folder, or an agent that ships with the package: `zoo:NAME`. A world or a method that is a class
+    in a file or comes from a package is run only if you name it yourself, in `allow`."""
+    trust.allow_all(allow)
     folder = zoo.folder(path)
     cfg, agents, updates = run.load_agents(folder)
     return Trained(folder, cfg, agents, updates)

@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from advsurprise import methods
+from advsurprise import methods, trust
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.errors import UserError
 from advsurprise.training.fused import Fused
@@ -36,6 +36,7 @@ def test_a_method_of_a_users_file_trains_and_seeks_surprise():
         rollout=20,
         steps=10**6,
     )
+    trust.allow(NAME)
     loop = Fused(cfg)
     state, history = loop.init(), []
     for _ in range(40):
@@ -53,5 +54,6 @@ def test_a_method_of_a_users_file_trains_and_seeks_surprise():
     ],
 )
 def test_a_mistake_in_the_name_is_said(name, sentence):
+    trust.allow(name)
     with pytest.raises(UserError, match=sentence):
         methods.method_class(name)

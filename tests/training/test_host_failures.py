@@ -29,7 +29,9 @@ class Command:
         self.temporary.mkdir(exist_ok=True)
         self.shared = _shared()
         self.before = len(self.rows())
-        words = ("resume", str(self.run)) if self.run.exists() else ("train", *TINY, *words, "--out", str(self.run))
+        words = (
+            ("resume", str(self.run), *words) if self.run.exists() else ("train", *TINY, *words, "--out", str(self.run))
+        )
         self.process = subprocess.Popen(
             [sys.executable, "-m", "advsurprise", *words],
             cwd=self.work,
@@ -154,7 +156,7 @@ def test_three_deaths_in_a_row_end_the_run_and_what_was_learnt_is_saved(tmp_path
     assert f"saved update {last} of {command.run}; resumed, it begins new episodes" in lines
     command.check_nothing_left(workers)
     marker.unlink()
-    resumed = Command(tmp_path)
+    resumed = Command(tmp_path, "--allow", BREAKS)
     resumed.wait_for_updates(1)
     resumed.process.terminate()
     exit_code, lines = resumed.end()

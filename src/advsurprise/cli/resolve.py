@@ -6,10 +6,10 @@ from typing import Any
 
 from advsurprise import envs, methods
 from advsurprise.config import RunConfig, changed, read_config, read_count, read_seeds
-from advsurprise.envs.foreign.load import allow
 from advsurprise.evaluation import comparison
 from advsurprise.evaluation.comparison import Comparison
 from advsurprise.training.loops import whole_episodes
+from advsurprise.trust import allow
 
 
 def resolve(
@@ -32,8 +32,9 @@ def resolve(
         "bodies": bodies,
     }
     given = {name: value for name, value in given.items() if value is not None}
+    # A file of settings is named by the user too.
+    allow(given.get("env", cfg.env), given.get("method", cfg.method))
     method_type = methods.method_class(given.get("method", cfg.method))
-    allow(given.get("env", cfg.env))
     world_fields = envs.find(given.get("env", cfg.env)).all_fields
     cfg = changed(cfg, settings, world_fields=world_fields, method_type=method_type, **given)
     chosen = config is not None or any(word.startswith("rollout=") for word in settings)

@@ -9,6 +9,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from advsurprise.cli.output import log, show
 from advsurprise.errors import UserError
+from advsurprise.trust import allow
 
 
 def optional(metavar: str, default: str) -> Any:
@@ -26,12 +27,12 @@ Settings = Annotated[
     UseAppendAction[tuple[str, ...]],
     arg(name="set", metavar="FIELD=VALUE", help="Change any field: ppo.lr=1e-4, env.rooms=6, method.quiet=0.25 …"),
 ]
-OwnEnv = Annotated[
-    str | None,
+Allow = Annotated[
+    UseAppendAction[tuple[str, ...]],
     arg(
-        metavar="ENV",
-        help="The run's own environment, where that is a function of a package: it is called only if you name it.",
-        help_behavior_hint="(default: none)",
+        metavar="NAME",
+        help="A world or method of the run that is a class in a file or comes from a package: it is run only if named.",
+        help_behavior_hint="(repeatable)",
     ),
 ]
 
@@ -97,16 +98,15 @@ class Resume:
     """Folder of the run or comparison."""
     steps: Annotated[str | None, optional("STEPS", "what the run was started with")] = None
     """New total of environment steps per seed, such as 4M."""
-    env: OwnEnv = None
+    allow: Allow = ()
     json: Json = False
 
     def run(self) -> None:
         from advsurprise.cli import train
-        from advsurprise.envs.foreign.load import allow
         from advsurprise.learning import devices
 
         devices.see_cores()
-        allow(self.env)
+        allow(*self.allow)
         result = train.resume(self.run_folder, steps=self.steps, quiet=self.json, log=log)
         train.show_trained(result, as_json=self.json)
 
@@ -126,11 +126,13 @@ class Plot:
     """Path of the files to write, without extension."""
     smooth: Annotated[int | None, optional("UPDATES", "a twentieth of the longest run")] = None
     """Updates in the moving average; 1 for no smoothing."""
+    allow: Allow = ()
     json: Json = False
 
     def run(self) -> None:
         from advsurprise.evaluation import comparison, plot
 
+        allow(*self.allow)
         result = comparison.draw(self.folders, metric=self.metric, out=self.out, smooth=self.smooth, log=log)
         show(result, plot.end_text, as_json=self.json)
 
@@ -149,13 +151,13 @@ class Eval:
     cross: bool = False
     """Evaluate all combinations of trained, random and motionless players for the roles, in the run's own
     environment."""
+    allow: Allow = ()
     json: Json = False
 
     def run(self) -> None:
         from advsurprise.cli import evaluate
-        from advsurprise.envs.foreign.load import allow
 
-        allow(self.env)
+        allow(self.env, *self.allow)
         play, text = (
             (evaluate.cross, evaluate.cross_text) if self.cross else (evaluate.evaluate, evaluate.evaluate_text)
         )
@@ -175,14 +177,13 @@ class Replay:
     """Page to write."""
     open: bool = False
     """Open the page in a browser."""
-    env: OwnEnv = None
+    allow: Allow = ()
     json: Json = False
 
     def run(self) -> None:
         from advsurprise.cli import replay
-        from advsurprise.envs.foreign.load import allow
 
-        allow(self.env)
+        allow(*self.allow)
         result = replay.replay(self.folders, episodes=self.episodes, out=self.out, show=self.open, log=log)
         show(result, replay.text, as_json=self.json)
 
@@ -203,11 +204,13 @@ class Film:
     """File to write: .mp4 (extra `video`), .gif, or .png for a contact sheet of pictures at equal intervals."""
     fps: int = 8
     """Steps per second."""
+    allow: Allow = ()
     json: Json = False
 
     def run(self) -> None:
         from advsurprise.cli import film
 
+        allow(*self.allow)
         result = film.film(
             self.run_folder,
             episodes=self.episodes,
@@ -232,10 +235,13 @@ class Watch:
     """Episodes of every seed."""
     open: bool = False
     """Open the page in a browser."""
+    allow: Allow = ()
     json: Json = False
 
     def run(self) -> None:
         from advsurprise.cli import watch
+
+        allow(*self.allow)
 
         def announce(result: dict[str, Any]) -> None:
             show(result, watch.text, as_json=self.json)
@@ -258,11 +264,13 @@ class Report:
     """Page to write."""
     open: bool = False
     """Open the page in a browser."""
+    allow: Allow = ()
     json: Json = False
 
     def run(self) -> None:
         from advsurprise.cli import report
 
+        allow(*self.allow)
         result = report.write_report(
             self.folder, out=self.out, metric=self.metric, episodes=self.episodes, show=self.open, log=log
         )

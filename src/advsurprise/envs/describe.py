@@ -14,10 +14,10 @@ import jax
 
 from advsurprise.envs import find, list_envs
 from advsurprise.envs.base import AbstractEnv
-from advsurprise.envs.foreign.load import allow
 from advsurprise.envs.registration import IDS
 from advsurprise.errors import UserError
 from advsurprise.training import files
+from advsurprise.trust import allow
 from advsurprise.types import EnvSpec
 
 WIDTH = 116

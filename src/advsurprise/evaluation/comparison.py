@@ -18,6 +18,7 @@ from advsurprise.training import checkpoint, metrics, run
 from advsurprise.training.folder import CHECKPOINTS, METRICS, prepare_folder, refuse_other, write_config
 from advsurprise.training.loops import check_loop
 from advsurprise.training.signals import stop_signals
+from advsurprise.trust import allow
 
 FILE = "comparison.json"
 OWN = ("method", "method_fields")
@@ -55,6 +56,7 @@ class Comparison:
 def read_names(text: str) -> list[str]:
     """Method names with commas between them."""
     names = [part.strip() for part in text.split(",")]
+    allow(*names)
     for name in names:
         methods.method_class(name)
         if names.count(name) > 1:

@@ -6,6 +6,7 @@ import pkgutil
 from typing import TYPE_CHECKING, Any
 
 from advsurprise.errors import UserError, nearest
+from advsurprise.trust import check_named
 from advsurprise.userfile import is_file_class, load_class
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def method_class(name: str) -> type:
     if is_file_class(name):
         from advsurprise.methods.base import AbstractMethod
 
+        check_named(name)
         return load_class(name, AbstractMethod)
     if name not in names():
         raise UserError(f"unknown method {nearest(name, names())}")

@@ -209,7 +209,7 @@ def test_the_folder_of_a_run_calls_no_function_that_the_user_has_not_named(tmp_p
     assert "name it yourself" in capsys.readouterr().err
     # Named, it is called.
     with pytest.raises(SystemExit):
-        cli.main(["resume", str(run), "--env", "shutil:rmtree"])
+        cli.main(["resume", str(run), "--allow", "shutil:rmtree"])
     assert not victim.exists()
 
 
@@ -220,10 +220,10 @@ def test_two_seeds_are_trained_together_resumed_and_evaluated(name, tmp_path):
     sizes = ["--bodies", "2", "--seeds", "0..1", "--steps", "16", "--set", "rollout=8"]
     limited = ["--set", f"env.max_steps_in_episode={limit}"]
     cli.main(["train", "--env", name, "--method", "random", *sizes, *limited, "--out", run, "--json"])
-    cli.main(["resume", run, "--env", name, "--steps", "32", "--json"])
+    cli.main(["resume", run, "--allow", name, "--steps", "32", "--json"])
     rows = [json.loads(row) for row in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [(row["step"], row["seed"]) for row in rows] == [(16, 0), (16, 1), (32, 0), (32, 1)]
-    played = advsurprise.load(run, env=name).evaluate(episodes=3, seeds=1, player="random")
+    played = advsurprise.load(run, allow=name).evaluate(episodes=3, seeds=1, player="random")
     # Whole episodes, as many of each body, with the clock that was set.
     assert played["end/episode_length"]["n"] == 3
     assert 2 <= played["end/episode_length"]["mean"] <= limit

@@ -2,6 +2,7 @@
 
 import pytest
 
+from advsurprise import trust
 from advsurprise.bench import foreign
 from advsurprise.bench.plain_ppo import PlainConfig, PlainPPO, of_seeds
 from advsurprise.cli.resolve import resolve
@@ -24,7 +25,7 @@ def test_a_row_for_each_method_and_one_for_the_plain_loop():
 @pytest.mark.long
 def test_the_plain_loop_learns():
     # Going on pays more with every step; whoever acts at random is paid a third of what there is.
-    load.allow("corridor:Newer")
+    trust.allow("corridor:Newer")
     made = load.make("corridor:Newer", {"goal": 99, "max_steps_in_episode": 6})
     with their_rules():
         init, update = of_seeds(PlainPPO(made, PlainConfig(bodies=8, rollout=16, lr=3e-3)), 2)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from advsurprise.envs.world import World, check_fields
 from advsurprise.errors import UserError, nearest, require
+from advsurprise.trust import check_named
 from advsurprise.userfile import is_file_class
 
 if TYPE_CHECKING:
@@ -36,17 +37,6 @@ class Made(NamedTuple):
     """What its functions take as `params`; None if it has none."""
     fields: dict[str, Any]
     """Every field that can be set, and its value."""
-
-
-_NAMED: set[str] = set()
-"""Worlds that the user has named in this process."""
-
-
-def allow(name: str | None) -> None:
-    """Remembers that the user has named a world. A function of a package is imported and called only then, never
-    because the folder of a run says so: that may be anybody's, and name any function with any arguments."""
-    if name is not None:
-        _NAMED.add(name)
 
 
 def is_foreign(name: str) -> bool:
@@ -110,11 +100,7 @@ def find_maker(name: str) -> Callable[..., Any]:
         from advsurprise.envs.foreign.pgx import game_maker
 
         return game_maker(rest)
-    if name not in _NAMED:
-        raise UserError(
-            f"{name} would be imported and called because a file says so; if you trust it, name it yourself: "
-            f"--env {name}"
-        )
+    check_named(name)
     # Last, so that modules of the current folder can be imported but shadow nothing installed.
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())

@@ -12,6 +12,7 @@ from gymnasium.envs.registration import EnvSpec as Registration
 from advsurprise.envs.foreign.load import is_foreign
 from advsurprise.envs.world import World
 from advsurprise.errors import UserError
+from advsurprise.trust import check_named
 from advsurprise.userfile import is_file_class, load_class
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def world(name: str) -> World:
 def _spec(name: str, *, vectorization: Any = "auto", **kwargs: Any) -> "EnvSpec":
     from advsurprise.envs.host.gymnasium import read_spec
 
+    _check_code(name)
     with contextlib.closing(make_env(name, kwargs)) as env:
         return read_spec(env, name)
 
@@ -41,7 +43,14 @@ def _spec(name: str, *, vectorization: Any = "auto", **kwargs: Any) -> "EnvSpec"
 def _open(name: str, bodies: int, *, seeds: int = 1, vectorization: Any = "auto", **kwargs: Any) -> "Host":
     from advsurprise.envs.host.gymnasium import open_host
 
+    _check_code(name)
     return open_host(name, bodies, seeds=seeds, kwargs=kwargs, vectorization=vectorization)
+
+
+def _check_code(name: str) -> None:
+    """Refuses to import a package or run a file that the user has not named. An id alone does neither."""
+    if ":" in name:
+        check_named(name)
 
 
 def make_env(name: str, kwargs: dict[str, Any] | None = None) -> gymnasium.Env:
