@@ -6,7 +6,7 @@ from typing import Annotated
 from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
 from advsurprise.cli.output import log, show
-from advsurprise.cli.verbs import EnvSettings, Json
+from advsurprise.cli.verbs import EnvSettings, Json, optional
 
 
 @dataclass(frozen=True)
@@ -195,8 +195,45 @@ class BenchOracle:
 
 
 @dataclass(frozen=True)
+class BenchDrill:
+    """Kill training runs at random moments, resume them and compare all bytes; try random commands and files."""
+
+    kills: int = 10
+    """Runs to kill, spread over the methods and worlds."""
+    fuzz: int = 1000
+    """Random command lines, configurations, checkpoints, theory worlds and files of metrics to try."""
+    methods: Annotated[str | None, optional("METHOD[,…]", "all")] = None
+    """Methods whose runs are killed."""
+    envs: Annotated[str | None, optional("ENV[,…]", "room worlds, atari/freeway and doom/take-cover")] = None
+    """Worlds of these runs."""
+    seed: int = 0
+    """Seed of the moments and of the commands."""
+    workers: int = 1
+    """Runs at the same time."""
+    json: Json = False
+
+    def run(self) -> None:
+        from advsurprise.bench import drill
+        from advsurprise.cli.main import main
+
+        result = drill.run(
+            kills=self.kills,
+            fuzz=self.fuzz,
+            main=main,
+            methods=self.methods.split(",") if self.methods else (),
+            envs=self.envs.split(",") if self.envs else (),
+            seed=self.seed,
+            workers=self.workers,
+            log=log,
+        )
+        show(result, drill.text, as_json=self.json)
+        if drill.failed(result):
+            raise SystemExit(1)
+
+
+@dataclass(frozen=True)
 class Bench:
-    """Measure the speed of environments and of training, or compare the room worlds with Farama MiniGrid."""
+    """Measure the speed of environments and of training, compare the room worlds with Farama MiniGrid, or drill."""
 
     what: Annotated[
         Annotated[BenchWorlds, subcommand("worlds")]
@@ -204,7 +241,8 @@ class Bench:
         | Annotated[BenchAtari, subcommand("atari")]
         | Annotated[BenchDoom, subcommand("doom")]
         | Annotated[BenchForeign, subcommand("foreign")]
-        | Annotated[BenchOracle, subcommand("oracle")],
+        | Annotated[BenchOracle, subcommand("oracle")]
+        | Annotated[BenchDrill, subcommand("drill")],
         arg(name=""),  # no prefix, which help would show as a heading
     ]
 

@@ -1,0 +1,131 @@
+"""Random commands in this process: whatever they are, they end with an exit code and a sentence, and change no file."""
+
+import contextlib
+import io
+import pathlib
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from advsurprise.bench import scene as scenes
+from advsurprise.bench.cases import Case, draw
+from advsurprise.bench.scene import Scene
+
+Main = Callable[[list[str]], None]
+Log = Callable[[str], None]
+
+EXIT_CODES = (0, 1, 2, 3, 4)
+"""Those that the command line promises; 1 is for a check that failed or a file that could not be written."""
+LIMIT = 30.0
+"""Seconds that a command may take."""
+EVERY = 500
+"""Commands between two lines of progress."""
+
+
+class TooLong(BaseException):
+    """A command that did not end."""
+
+
+def drill(count: int, *, main: Main, seed: int, log: Log = lambda line: None) -> tuple[Counter, list[dict[str, Any]]]:
+    """Tries so many random cases: how many of each kind, and those that did not end well."""
+    tried, faults, begun = Counter(), [], time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="advsurprise-fuzz-") as place:
+        scene = scenes.make(pathlib.Path(place))
+        for number in range(count):
+            case = draw(scene, random.Random(f"{seed} {number}"))
+            fault = attempt(scene, case, main)
+            tried[case.kind] += 1
+            if fault:
+                faults.append({"case": number, "kind": case.kind, "words": case.words, "fault": fault})
+                log(f"case {number} ({case.kind}): {fault}")
+            if number % EVERY == EVERY - 1:
+                log(f"{number + 1} of {count} commands tried, {time.monotonic() - begun:.0f} s")
+    return tried, faults
+
+
+def attempt(scene: Scene, case: Case, main: Main) -> str | None:
+    """Runs one case and says what is wrong with how it ended; None if nothing is."""
+    out, said = _Text(), _Text()
+    with scene.planted(case.planted):
+        before = scenes.contents(scene.folder)
+        try:
+            with contextlib.chdir(scene.folder), _time_limit(), _streams(out, said):
+                code = _exit_code(main, case.words)
+        except TooLong:
+            return f"it did not end within {LIMIT:.0f} s"
+        except BaseException as error:
+            return f"{type(error).__name__}: {_where(error)}"
+        after = scenes.contents(scene.folder)
+    changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return _fault(code, said.getvalue(), changed)
+
+
+def _exit_code(main: Main, words: list[str]) -> Any:
+    try:
+        main(words)
+    except SystemExit as end:
+        return 0 if end.code is None else end.code
+    return 0
+
+
+def _fault(code: Any, said: str, changed: list[str]) -> str | None:
+    sentences = [line for line in said.splitlines() if line.startswith("advsurprise: ")]
+    if code not in EXIT_CODES:
+        return f"exit code {code!r}"
+    if "Traceback" in said:
+        return "a traceback on standard error"
+    if changed:
+        return f"changed {', '.join(changed)}"
+    if code and not said.strip():
+        return f"exit code {code} without a word"
+    if len(sentences) > 1:
+        return f"{len(sentences)} sentences: {' | '.join(sentences)}"
+    return None
+
+
+def _where(error: BaseException) -> str:
+    """An error in one line, with the last place in this package."""
+    ours = [frame for frame in traceback.extract_tb(error.__traceback__) if "advsurprise" in frame.filename]
+    place = f" ({pathlib.Path(ours[-1].filename).name}:{ours[-1].lineno})" if ours else ""
+    return " ".join(str(error).split())[:200] + place
+
+
+class _Text(io.StringIO):
+    """A stream in memory that has what programs ask of standard error."""
+
+    encoding = "utf-8"  # pyright: ignore[reportAssignmentType, reportIncompatibleVariableOverride]
+
+    def fileno(self) -> int:
+        raise io.UnsupportedOperation("fileno")
+
+
+@contextlib.contextmanager
+def _streams(out: _Text, said: _Text) -> Iterator[None]:
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
+        yield
+
+
+@contextlib.contextmanager
+def _time_limit() -> Iterator[None]:
+    """Ends what takes too long, where signals can: in the main thread."""
+    if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, LIMIT)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
