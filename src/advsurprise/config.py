@@ -2,13 +2,14 @@
 
 import dataclasses
 import json
+import math
 import pathlib
 import re
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from advsurprise.errors import UserError, check, nearest
 
@@ -246,24 +247,46 @@ def _as_word(value: Any) -> str:
 
 def from_dict(values: dict[str, Any], *, source: str) -> RunConfig:
     """A configuration from plain values, as `as_dict` gives them; unknown keys are refused."""
-    known = {each.name for each in dataclasses.fields(RunConfig)}
-    ppo_known = {each.name for each in dataclasses.fields(PPOConfig)}
+    hints, ppo_hints = get_type_hints(RunConfig), get_type_hints(PPOConfig)
     for name in values:
-        if name not in known:
-            raise UserError(f"{source}: unknown key {nearest(name, known)}")
+        if name not in hints:
+            raise UserError(f"{source}: unknown key {nearest(name, hints)}")
     ppo = values.get("ppo", {})
+    for part in ("ppo", "env_fields", "method_fields"):
+        if not isinstance(values.get(part, {}), dict):
+            raise UserError(f"{source}: {part} must be a table, not {values[part]!r:.80}")
     for name in ppo:
-        if name not in ppo_known:
-            raise UserError(f"{source}: unknown key ppo.{nearest(name, ppo_known)}")
-    values = dict(values)
-    if "seeds" in values:
-        values["seeds"] = tuple(values["seeds"])
+        if name not in ppo_hints:
+            raise UserError(f"{source}: unknown key ppo.{nearest(name, ppo_hints)}")
+    own = {name: hint for name, hint in hints.items() if name in values and get_origin(hint) is not dict}
+    for name, hint in own.items():
+        check_value(source, name, hint if name != "ppo" else None, values[name])
+    for name, value in ppo.items():
+        check_value(source, f"ppo.{name}", ppo_hints[name], value)
+    values = {**values, **({"seeds": tuple(values["seeds"])} if "seeds" in values else {})}
     for part in ("env_fields", "method_fields"):
         values[part] = {key: tuple(v) if isinstance(v, list) else v for key, v in values.get(part, {}).items()}
-    try:
-        return RunConfig(**{**values, "ppo": PPOConfig(**ppo)})
-    except TypeError as error:
-        raise UserError(f"{source}: a value has the wrong type ({error})") from None
+    return RunConfig(**{**values, "ppo": PPOConfig(**ppo)})
+
+
+NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
+"""What a type is called in a sentence."""
+
+
+def check_value(subject: str, name: str, hint: Any, value: Any) -> None:
+    """Refuses a value that is not of its field's type: lists of such values, one of the known words, finite numbers."""
+    if get_origin(hint) is tuple:
+        if not isinstance(value, tuple | list):
+            raise UserError(f"{subject}: {name} must be a list, not {value!r:.80}")
+        for each in value:
+            check_value(subject, name, get_args(hint)[0], each)
+    elif hint in NAMES:
+        accepted = (int, float) if hint is float else hint
+        wrong = not isinstance(value, accepted) or (hint is not bool and isinstance(value, bool))
+        if wrong or (hint is float and not math.isfinite(value)):
+            raise UserError(f"{subject}: {name} must be {NAMES[hint]}, not {value!r:.80}")
+    elif get_origin(hint) is Literal and value not in get_args(hint):
+        raise UserError(f"{subject}: unknown {name} {nearest(str(value), get_args(hint))}")
 
 
 def read_config(path: pathlib.Path) -> RunConfig:
@@ -273,7 +296,7 @@ def read_config(path: pathlib.Path) -> RunConfig:
         raise UserError(f"a configuration is a .json or .toml file, not {path.name!r}")
     try:
         values = readers[path.suffix](path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"could not read {path}: {str(error).splitlines()[0]}") from None
     if not isinstance(values, dict):
         raise UserError(f"{path} does not hold a table of settings")
@@ -284,5 +307,5 @@ def _guess(text: str) -> Any:
     """A value for a field whose type is not known: JSON if it is that, else the word itself."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

@@ -64,7 +64,8 @@ def attempt(scene: Scene, case: Case, main: Main) -> str | None:
             return f"{type(error).__name__}: {_where(error)}"
         after = scenes.contents(scene.folder)
     changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-    return _fault(code, said.getvalue(), changed)
+    # Of a check that failed, the findings are the result.
+    return _fault(code, said.getvalue() + (out.getvalue() if code == 1 else ""), changed)
 
 
 def _exit_code(main: Main, words: list[str]) -> Any:

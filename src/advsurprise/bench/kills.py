@@ -44,7 +44,7 @@ FIELDS: dict[str, dict[str, Any]] = {
 SETTINGS = ("rollout=8", "save_every=1", "devices=1", "ppo.epochs=1", "ppo.minibatch=8")
 SIZES = ("--steps", "640", "--bodies", "2", "--seeds", "3", "--json")
 """Forty updates."""
-COMPILING = 0.2
+COMPILING = 0.15
 """Share of runs that compile their programs instead of finding them."""
 SAVING = 0.5
 """Share of runs that are killed after their first checkpoint, when a run of so few updates is nearly over."""
@@ -109,7 +109,13 @@ def drill(
             return rows
 
         with ThreadPoolExecutor(workers) as pool:
-            return [row for rows in pool.map(drill_pair, pairs, shares) for row in rows]
+            waiting = [pool.submit(drill_pair, pair, share) for pair, share in zip(pairs, shares, strict=True)]
+            try:
+                return [row for each in waiting for row in each.result()]
+            except BaseException:
+                # Pairs under way are finished, which takes a minute; the others are not begun.
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
 
 
 def _pairs(methods: Sequence[str], envs: Sequence[str]) -> list[Pair]:
@@ -232,6 +238,7 @@ def _start(words: Sequence[str], work: pathlib.Path, place: pathlib.Path, progra
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,  # Ctrl-C is for the drill, not for the runs that it kills itself
     )
 
 

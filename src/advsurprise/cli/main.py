@@ -79,6 +79,11 @@ def main(words: list[str] | None = None) -> None:
         # The reader closed the pipe, as `head` does; what is left in the buffer must not fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
+    except OSError as error:
+        # Whatever else a file system may refuse: a name too long, a folder that may not be entered, a broken disk.
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"advsurprise: {place}{error.strerror or error}", file=sys.stderr)
+        raise SystemExit(1) from None
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:

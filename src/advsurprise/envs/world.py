@@ -4,9 +4,9 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
-from advsurprise.config import read_fields
+from advsurprise.config import check_value, read_fields
 from advsurprise.errors import UserError, nearest
 
 if TYPE_CHECKING:
@@ -86,30 +86,12 @@ class World:
         return self.fields if self.fields is None or self.settings is None else {**self.fields, **PLACEMENT}
 
 
-NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
-"""What a type is called in a sentence."""
-
-
 def check_fields(id: str, hints: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
     """Every field exists and holds a value of its type: words one of the known words, numbers numbers."""
     for name, value in fields.items():
         if name not in hints:
             raise UserError(f"{id} has no field {nearest(name, hints)}")
-        _check_value(id, name, hints[name], value)
-
-
-def _check_value(id: str, name: str, hint: Any, value: Any) -> None:
-    if get_origin(hint) is tuple:
-        if not isinstance(value, tuple | list):
-            raise UserError(f"{id}: {name} must be a list, not {value!r}")
-        for each in value:
-            _check_value(id, name, get_args(hint)[0], each)
-    elif hint in NAMES:
-        accepted = (int, float) if hint is float else hint
-        if not isinstance(value, accepted) or (hint is not bool and isinstance(value, bool)):
-            raise UserError(f"{id}: {name} must be {NAMES[hint]}, not {value!r}")
-    elif get_origin(hint) is Literal and value not in get_args(hint):
-        raise UserError(f"{id}: unknown {name} {nearest(str(value), get_args(hint))}")
+        check_value(id, name, hints[name], value)
 
 
 def pure_worlds(

@@ -121,7 +121,7 @@ def read(folder: pathlib.Path) -> Comparison:
         values = json.loads(path.read_text())
         shared, fields = dict(values["config"]), {name: dict(own) for name, own in values["methods"].items()}
         first = next(iter(fields))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration):
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError, StopIteration):
         raise UserError(f"{path} is damaged: it does not hold what is compared") from None
     base = from_dict({**shared, "method": first}, source=str(path))
     # As run folders do: JSON has no tuples.

@@ -3,8 +3,9 @@
 
 import importlib
 import pkgutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
+from advsurprise.config import check_value
 from advsurprise.errors import UserError, nearest
 from advsurprise.trust import check_named
 from advsurprise.userfile import is_file_class, load_class
@@ -40,8 +41,10 @@ def list_methods() -> dict[str, str]:
 def make(name: str, spec: "EnvSpec", **fields: Any) -> "AbstractMethod":
     """The method called `name` for a world, with some of its fields changed."""
     made = method_class(name)
-    known = {field for field in made.__dataclass_fields__ if field != "spec"}
-    for field in fields:
+    known = {field: hint for field, hint in get_type_hints(made).items() if field in made.__dataclass_fields__}
+    del known["spec"]
+    for field, value in fields.items():
         if field not in known:
             raise UserError(f"{name} has no field {nearest(field, known)}")
+        check_value(name, field, known[field], value)
     return made(spec=spec, **fields)

@@ -113,7 +113,7 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
     """The object in a JSON file; an empty one if there is none."""
     try:
         values = json.loads(path.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return values if isinstance(values, dict) else {}
 

@@ -76,7 +76,7 @@ def read_rows(path: pathlib.Path) -> list[dict[str, Any]]:
 def _row(path: pathlib.Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict):
         raise UserError(f"line {number} of {path} is not a JSON object; fix or remove that line")
