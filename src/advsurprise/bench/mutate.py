@@ -100,7 +100,7 @@ def forge_record(record: bytes, rng: random.Random) -> bytes:
         lambda: tree["tensors"].update(file=rng.choice(("../config.json", "/dev/zero", "a.b.safetensors", 5))),
         lambda: tree.update(step=rng.choice(VALUES)),
         lambda: tree.update(meta=rng.choice(VALUES)),
-        lambda: tree.update(damage_tree(tree, rng)),
+        lambda: damage_tree(tree, rng),
     )
     changed = rng.choice(kinds)()
     tree = changed if isinstance(changed, dict) else tree

@@ -141,7 +141,7 @@ def load(path: pathlib.Path) -> BlockMDP:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not text") from error
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # besides what is not JSON, numbers of thousands of digits
         raise UserError(f"{path} is not complete JSON: {error}") from error
     try:
         return from_dict(raw, name=path.stem)
