@@ -64,6 +64,10 @@ class PPOConfig:
         return max(1, samples // self.minibatches) if self.minibatches else self.minibatch
 
 
+MOST_STEPS = 2**31
+"""Steps of an update are counted with 32 bits."""
+MOST_SEEDS = 10_000
+"""More would be a mistake."""
 MAY_CHANGE = ("steps", "save_every", "devices")
 """Fields of a run that may differ when it is continued."""
 
@@ -101,7 +105,13 @@ class RunConfig:
             (self.devices >= 0, f"devices must not be negative, not {self.devices}"),
             (self.rollout >= 1, f"rollout must be at least 1, not {self.rollout}"),
             (self.save_every >= 1, f"save_every must be at least 1, not {self.save_every}"),
+            (
+                self.steps_per_update < MOST_STEPS,
+                f"an update has fewer than {MOST_STEPS:,} steps (bodies x rollout), not {self.steps_per_update:,}",
+            ),
             (len(self.seeds) >= 1, "at least one seed is needed"),
+            (len(self.seeds) <= MOST_SEEDS, f"at most {MOST_SEEDS:,} seeds, not {len(self.seeds):,}"),
+            (all(0 <= seed < 2**32 for seed in self.seeds), "a seed is 0 or more, and less than 4,294,967,296"),
             (len(set(self.seeds)) == len(self.seeds), f"seeds must differ from each other, not {list(self.seeds)}"),
         ]
         check(rules)
@@ -158,6 +168,8 @@ def read_count(name: str, text: str) -> int:
 def read_seeds(text: str) -> tuple[int, ...]:
     """Seeds from 0..4 (both ends included), 0,3,7 or 5."""
     span = re.fullmatch(r"(\d+)\.\.(\d+)", text)
+    if span and int(span[2]) - int(span[1]) >= MOST_SEEDS:
+        raise UserError(f"at most {MOST_SEEDS:,} seeds, not {text}")
     if span and int(span[1]) <= int(span[2]):
         return tuple(range(int(span[1]), int(span[2]) + 1))
     if re.fullmatch(r"\d+(,\d+)*", text):

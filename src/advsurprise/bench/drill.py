@@ -36,7 +36,7 @@ def run(
     rows = killing.drill(kills, methods=methods, envs=envs, seed=seed, workers=workers, log=log) if kills else []
     killed = [row for row in rows if "skipped" not in row]
     killed_by = time.perf_counter()
-    tried, faults = fuzzing.drill(fuzz, main=main, seed=seed, log=log) if fuzz else (Counter(), [])
+    tried, faults = fuzzing.drill(fuzz, main=main, seed=seed, workers=workers, log=log) if fuzz else (Counter(), [])
     return {
         "kills": len(killed),
         "differences": sum(bool(row["differences"]) for row in killed),

@@ -1,7 +1,11 @@
 """Random commands in this process: whatever they are, they end with an exit code and a sentence, and change no file."""
 
+import atexit
+import concurrent.futures
 import contextlib
+import functools
 import io
+import multiprocessing
 import pathlib
 import random
 import signal
@@ -11,7 +15,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from advsurprise.bench import scene as scenes
@@ -25,29 +29,56 @@ EXIT_CODES = (0, 1, 2, 3, 4)
 """Those that the command line promises; 1 is for a check that failed or a file that could not be written."""
 LIMIT = 30.0
 """Seconds that a command may take."""
-EVERY = 500
-"""Commands between two lines of progress."""
+TOGETHER = 100
+"""Commands that one process tries before it reports."""
+EVERY = 5
+"""Reports between two lines of progress."""
 
 
 class TooLong(BaseException):
     """A command that did not end."""
 
 
-def drill(count: int, *, main: Main, seed: int, log: Log = lambda line: None) -> tuple[Counter, list[dict[str, Any]]]:
-    """Tries so many random cases: how many of each kind, and those that did not end well."""
+def drill(
+    count: int, *, main: Main, seed: int, workers: int = 1, log: Log = lambda line: None
+) -> tuple[Counter, list[dict[str, Any]]]:
+    """Tries so many random cases: how many of each kind, and those that did not end well. `main` is the command line, a
+    function that other processes can import."""
     tried, faults, begun = Counter(), [], time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="advsurprise-fuzz-") as place:
-        scene = scenes.make(pathlib.Path(place))
-        for number in range(count):
-            case = draw(scene, random.Random(f"{seed} {number}"))
-            fault = attempt(scene, case, main)
-            tried[case.kind] += 1
-            if fault:
-                faults.append({"case": number, "kind": case.kind, "words": case.words, "fault": fault})
-                log(f"case {number} ({case.kind}): {fault}")
-            if number % EVERY == EVERY - 1:
-                log(f"{number + 1} of {count} commands tried, {time.monotonic() - begun:.0f} s")
+    parts = [range(first, min(first + TOGETHER, count)) for first in range(0, count, TOGETHER)]
+    # In processes of their own, which a command that breaks its process does not take along.
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(min(workers, len(parts)), mp_context=context) as pool:
+        waiting = [pool.submit(try_cases, part, main, seed) for part in parts]
+        for number, done in enumerate(concurrent.futures.as_completed(waiting), start=1):
+            kinds, bad = done.result()
+            tried += kinds
+            faults += bad
+            for each in bad:
+                log(f"case {each['case']} ({each['kind']}): {each['fault']}")
+            if number % EVERY == 0 or number == len(parts):
+                log(f"{tried.total()} of {count} commands tried, {time.monotonic() - begun:.0f} s")
+    return tried, sorted(faults, key=lambda fault: fault["case"])
+
+
+def try_cases(numbers: Iterable[int], main: Main, seed: int) -> tuple[Counter, list[dict[str, Any]]]:
+    """Tries the cases of these numbers."""
+    scene, tried, faults = _own_scene(), Counter(), []
+    for number in numbers:
+        case = draw(scene, random.Random(f"{seed} {number}"))
+        fault = attempt(scene, case, main)
+        tried[case.kind] += 1
+        if fault:
+            faults.append({"case": number, "kind": case.kind, "words": case.words, "fault": fault})
     return tried, faults
+
+
+@functools.cache
+def _own_scene() -> Scene:
+    """The scene of this process, removed with it."""
+    place = tempfile.TemporaryDirectory(prefix="advsurprise-fuzz-")
+    atexit.register(place.cleanup)
+    return scenes.make(pathlib.Path(place.name))
 
 
 def attempt(scene: Scene, case: Case, main: Main) -> str | None:

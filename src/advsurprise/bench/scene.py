@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import pathlib
+import shutil
 from collections.abc import Iterator, Mapping
 
 import jax
@@ -108,6 +109,8 @@ def _write_run(folder: pathlib.Path, cfg: RunConfig) -> None:
 
 
 def _put(path: pathlib.Path, content: bytes | None) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
     path.unlink(missing_ok=True)
     if content is not None:
         path.parent.mkdir(parents=True, exist_ok=True)

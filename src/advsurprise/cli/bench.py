@@ -209,7 +209,7 @@ class BenchDrill:
     seed: int = 0
     """Seed of the moments and of the commands."""
     workers: int = 1
-    """Runs at the same time."""
+    """Processes at the same time."""
     json: Json = False
 
     def run(self) -> None:

@@ -1,6 +1,5 @@
 """train --dry-run: what a run would need."""
 
-import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,10 +12,8 @@ from advsurprise import envs
 from advsurprise.config import RunConfig
 from advsurprise.errors import UserError
 from advsurprise.evaluation.comparison import Comparison
+from advsurprise.training import memory
 from advsurprise.training.fused import Fused
-
-FILLED = 0.9
-"""Share of the memory that a run can be expected to fill. What an update needs grows linearly with its bodies."""
 
 
 def dry_run(asked: RunConfig | Comparison, log: Callable[[str], None]) -> dict[str, Any]:
@@ -53,7 +50,7 @@ def plan(cfg: RunConfig, log: Callable[[str], None]) -> dict[str, Any]:
         "state_bytes": _bytes(jax.tree.map(_bits, state)),
         "rollout_bytes": _bytes(loop.trace_collecting(loop.like()).out_info[1]),
         "update_bytes": update_bytes,
-        "largest_bodies": int(FILLED * _memory() * cfg.bodies / update_bytes),
+        "largest_bodies": memory.largest_bodies(cfg.bodies, update_bytes),
         "compile_s": round(max(first - each, 0.0), 1),
         "steps_per_s": round(cfg.steps_per_update * len(cfg.seeds) / each, 1),
         "estimated_s": round(each * cfg.updates + first - each, 1),
@@ -78,12 +75,6 @@ def text(plan: dict[str, Any]) -> str:
             f"  whole run    about {plan['estimated_s']:,.0f} s",
         ]
     )
-
-
-def _memory() -> int:
-    """Memory of the device: what a GPU has to give, or what this machine has."""
-    limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
-    return limit or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _mib(number: int) -> str:

@@ -140,6 +140,7 @@ def moving_average(values: Float[np.ndarray, "S T"], window: int) -> Float[np.nd
     return np.where(count > 0, np.where(known, windows, 0.0).sum(axis=-1) / np.maximum(count, 1), np.nan)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of numbers near the largest there is
 def curve(record: Record, metric: str, *, label: str, window: int, points: int | None = None) -> Curve | None:
     """One run's curve, or None if no row of it has the metric; of at most so many points, the last among them."""
     values = moving_average(record.column(metric), window)

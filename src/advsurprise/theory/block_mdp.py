@@ -16,6 +16,10 @@ from advsurprise.theory.entropy import emission_entropies
 TOLERANCE = 1e-9
 """Probabilities that should sum to 1 may be off by this; entropies nearer than this are equal."""
 
+MOST_NATS = 700
+"""No float holds the number of observations of a larger entropy."""
+MOST_STEPS = 10_000
+"""Longest turn of Control."""
 KEYS = {"name", "states", "transition", "moves", "emission", "entropies", "copies", "start", "horizon"}
 
 
@@ -129,7 +133,10 @@ def from_moves(moves: Mapping[str, Sequence[str]], entropies: Mapping[str, float
         transition[index[state], range(num_actions), [index[t] for t in padded]] = 1.0
     start = named.pop("start", 0)
     start = index[start] if isinstance(start, str) and start in index else start
-    copies = np.exp(_floats("entropies", [entropies[state] for state in states]))
+    wanted = _floats("entropies", [entropies[state] for state in states])
+    if not ((wanted >= 0) & (wanted <= MOST_NATS)).all():
+        raise UserError(f"entropies must be from 0 to {MOST_NATS} nats")
+    copies = np.exp(wanted)
     return from_arrays(transition, np.eye(len(states)), start, copies=copies, states=states, **named)
 
 
@@ -160,8 +167,8 @@ def from_dict(raw: Any, *, name: str = "world") -> BlockMDP:
     if unknown:
         raise UserError(f"unknown key {unknown[0]!r}; known: {', '.join(sorted(KEYS))}")
     horizon = raw.get("horizon")
-    if horizon is not None and (not isinstance(horizon, int) or isinstance(horizon, bool) or horizon < 1):
-        raise UserError("horizon must be a whole number of steps, at least 1")
+    if horizon is not None and (type(horizon) is not int or not 1 <= horizon <= MOST_STEPS):
+        raise UserError(f"horizon must be a whole number of steps, from 1 to {MOST_STEPS:,}")
     named = {"name": str(raw.get("name", name)), "horizon": horizon}
     if "moves" in raw:
         return _from_named_moves(raw, named)
@@ -209,8 +216,12 @@ def _check_shapes(world: BlockMDP) -> None:
         raise UserError(f"start must have {states} entries, but has shape {list(world.start.shape)}")
     if len(world.states) != states or len(set(world.states)) != states:
         raise UserError(f"states must be {states} different names")
-    if world.copies is not None and (world.copies.shape != emission.shape[1:] or not (world.copies >= 1).all()):
+    if world.copies is not None and (world.copies.shape != emission.shape[1:] or not _are_counts(world.copies)):
         raise UserError(f"copies must be {emission.shape[1]} numbers, each at least 1")
+
+
+def _are_counts(copies: np.ndarray) -> bool:
+    return bool((np.isfinite(copies) & (copies >= 1)).all())
 
 
 def _check_numbers(world: BlockMDP) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from advsurprise.errors import UserError
-from advsurprise.theory.block_mdp import BlockMDP, load
+from advsurprise.theory.block_mdp import MOST_STEPS, BlockMDP, load
 from advsurprise.theory.coverage import VISITED, assumptions, covered, holds_from, satisfies, semiquasimetric, symmetric
 from advsurprise.theory.entropy import entropy, observation_marginal
 from advsurprise.theory.examples import examples
@@ -73,8 +73,8 @@ def smallest_horizon(world: BlockMDP, quasi: Float[np.ndarray, "S S"]) -> int:
 
 def run(path: pathlib.Path | None, *, horizon: int | None, random: int, seed: int) -> dict[str, Any]:
     """The whole result: a row for the world in the file or for each built-in one, and the count on random ones."""
-    if horizon is not None and horizon < 1:
-        raise UserError("--horizon must be at least 1")
+    if horizon is not None and not 1 <= horizon <= MOST_STEPS:
+        raise UserError(f"--horizon must be from 1 to {MOST_STEPS:,}")
     if random < 0 or seed < 0:
         raise UserError("--random and --seed must not be negative")
     if path is not None:

@@ -15,7 +15,7 @@ import numpy as np
 from advsurprise.config import RunConfig
 from advsurprise.errors import UserError
 from advsurprise.learning.interaction import Agent
-from advsurprise.training import checkpoint, loops, metrics, track
+from advsurprise.training import checkpoint, loops, memory, metrics, track
 from advsurprise.training.folder import CHECKPOINTS, METRICS, check_folder, locked, prepare_folder, read_run, write_card
 from advsurprise.training.signals import stop_signals
 from advsurprise.training.state import Loop, TrainState
@@ -89,11 +89,12 @@ def train(
         state, done, last = run.state, run.done, {}
         while done < cfg.updates and not stop:
             begun = time.perf_counter()
-            try:
-                state, values = jax.block_until_ready(run.loop.update(state))
-            except UserError:
-                save_without_worlds(folder, cfg, done, state, log)
-                raise
+            with memory.refuse_overflow(cfg, run.loop):
+                try:
+                    state, values = jax.block_until_ready(run.loop.update(state))
+                except UserError:
+                    save_without_worlds(folder, cfg, done, state, log)
+                    raise
             done += 1
             rows = metric_rows(values, cfg, done, time.perf_counter() - begun)
             check_finite(rows, folder)
@@ -129,7 +130,8 @@ def prepare(
         for note in loop.notes:
             log(note)
         prepare_folder(cfg, folder, fresh=fresh)
-        state, done = restore(loop, folder, log)
+        with memory.refuse_overflow(cfg, loop):
+            state, done = restore(loop, folder, log)
         step, others = done * cfg.steps_per_update, []
         with closing(metrics.JsonLines(folder / METRICS, resume_step=step)) as rows:
             if done >= cfg.updates:
