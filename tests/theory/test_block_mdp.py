@@ -79,7 +79,7 @@ def test_moves_by_name():
         ({"moves": {"a": ["b"]}, "entropies": {"a": 0}}, "state 'a' has a move to 'b', which is no state"),
         ({"moves": {"a": []}, "entropies": {"a": 0}}, "state 'a' has no move at all"),
         ({"moves": {"a": ["a"]}, "entropies": {"b": 0}}, "that have moves; see a, b"),
-        ({"moves": {"a": ["a"]}, "entropies": {"a": -1}}, "each at least 1"),
+        ({"moves": {"a": ["a"]}, "entropies": {"a": -1}}, "entropies must be from 0 to 700 nats"),
         ({"moves": {"a": ["a"]}, "entropies": {"a": 0}, "start": "c"}, "start is 'c', which is no state"),
         ({"moves": {"a": ["a"]}, "entropies": {"a": 0}, "horizon": 0}, "horizon must be a whole number"),
         ({"moves": ["a"], "entropies": {}}, "moves must map each state's name"),

@@ -88,7 +88,7 @@ def test_a_world_of_one_s_own(capsys, tmp_path):
     ("words", "sentence"),
     [
         (["missing.json"], "cannot read missing.json"),
-        (["--horizon", "0"], "--horizon must be at least 1"),
+        (["--horizon", "0"], "--horizon must be from 1 to 10,000"),
         (["--random", "-1"], "must not be negative"),
     ],
 )

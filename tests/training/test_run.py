@@ -1,9 +1,11 @@
 """A run on disk: killed at any moment and resumed it ends in the same bytes; stopped it says how to continue."""
 
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +22,7 @@ import advsurprise
 from advsurprise.cli import main as cli
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.errors import UserError
-from advsurprise.training import checkpoint, folder, loops, run
+from advsurprise.training import checkpoint, folder, loops, memory, run
 from advsurprise.training.fused import Fused
 from advsurprise.training.metrics import read_rows
 
@@ -331,6 +333,55 @@ def test_losses_that_are_not_finite_stop_the_run_and_keep_the_last_good_checkpoi
         run.train(TINY, tmp_path, loop=Breaks())
     assert checkpoint.read_record(_newest(tmp_path))["step"] == 5
     assert run.train(TINY, tmp_path, loop=loop).steps == 20 * 12
+
+
+def test_memory_that_runs_out_is_a_sentence_that_says_how_many_bodies_fit(tmp_path, loop, monkeypatch):
+    def overflows(state):
+        if int(state.update[0]) == 7:
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.\nmore\nlines")
+        return update(state)
+
+    update = loop.update
+    monkeypatch.setattr(loop, "update", overflows)
+    with pytest.raises(memory.OutOfMemory) as caught:
+        run.train(TINY, tmp_path, loop=loop)
+    said = re.fullmatch(
+        r"2 bodies of 2 seed\(s\) do not fit into the memory of this machine: about ([\d,]+) would, --bodies (\d+)",
+        str(caught.value),
+    )
+    assert said is not None, caught.value
+    assert int(said[2]) == int(said[1].replace(",", "")) > 1000
+    assert checkpoint.read_record(_newest(tmp_path))["step"] == 5
+
+
+def test_a_disk_that_is_full_in_the_middle_ends_a_run_and_nothing_is_lost(tmp_path, loop, small_disk):
+    whole, run_folder, filler = tmp_path / "whole", small_disk / "run", small_disk / "filler"
+    run.train(TINY, whole, loop=loop)
+    run.train(dataclasses.replace(TINY, steps=20 * 5), run_folder, loop=loop)
+    kept = _tensors(run_folder)
+    with contextlib.suppress(OSError), filler.open("wb") as file:
+        while True:
+            file.write(bytes(4096))
+            file.flush()
+    with pytest.raises(UserError, match="No space left on device"):
+        run.train(TINY, run_folder, loop=loop)
+    assert _tensors(run_folder) == kept
+    filler.unlink()
+    run.train(TINY, run_folder, loop=loop)
+    assert _tensors(run_folder) == _tensors(whole)
+    assert _rows(run_folder) == _rows(whole)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of eight megabytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
 
 
 def test_every_leaf_of_the_state_is_an_array_before_it_is_compiled(loop):

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import io
 import multiprocessing
+import os
 import pathlib
 import random
 import signal
@@ -48,7 +49,9 @@ def drill(
     parts = [range(first, min(first + TOGETHER, count)) for first in range(0, count, TOGETHER)]
     # In processes of their own, which a command that breaks its process does not take along.
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(min(workers, len(parts)), mp_context=context) as pool:
+    with concurrent.futures.ProcessPoolExecutor(
+        min(workers, len(parts)), mp_context=context, initializer=_stand_apart
+    ) as pool:
         waiting = [pool.submit(try_cases, part, main, seed) for part in parts]
         for number, done in enumerate(concurrent.futures.as_completed(waiting), start=1):
             kinds, bad = done.result()
@@ -71,6 +74,12 @@ def try_cases(numbers: Iterable[int], main: Main, seed: int) -> tuple[Counter, l
         if fault:
             faults.append({"case": number, "kind": case.kind, "words": case.words, "fault": fault})
     return tried, faults
+
+
+def _stand_apart() -> None:
+    """Ctrl-C is for the drill, not for the commands that it tries."""
+    if hasattr(os, "setsid"):
+        os.setsid()
 
 
 @functools.cache

@@ -49,18 +49,22 @@ class JsonLines:
             run, refused where there are rows already. Write a step's rows before its checkpoint and none is lost.
         """
         files.make_folder(path.parent)
-        rows = read_rows(path)
+        self._path, rows = path, read_rows(path)
         if resume_step is None and rows:
             raise UserError(f"{path} already holds the metrics of a run; resume that run or choose another folder")
         _rewrite(path, _up_to(rows, -1 if resume_step is None else resume_step))
         self._file = path.open("a", encoding="utf-8", newline="\n")
 
     def write(self, row: Row) -> None:
-        self._file.write(_line(row))
-        self._file.flush()
+        try:
+            self._file.write(_line(row))
+            self._file.flush()
+        except OSError as error:
+            raise files.WriteError(self._path, error) from error
 
     def close(self) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # what could not be written was reported then
+            self._file.close()
 
 
 def read_rows(path: pathlib.Path) -> list[dict[str, Any]]:

@@ -192,7 +192,7 @@ def load_agents(folder: pathlib.Path) -> tuple[RunConfig, list[Agent], int]:
 def metric_rows(values: dict[str, Any], cfg: RunConfig, number: int, seconds: float) -> list[dict[str, Any]]:
     """One row of metrics per seed."""
     arrays = {name: np.asarray(value) for name, value in values.items()}
-    rate = round(cfg.steps_per_update * len(cfg.seeds) / seconds, 1)
+    rate = round(cfg.steps_per_update * len(cfg.seeds) / max(seconds, 1e-9), 1)
     return [
         {"step": number * cfg.steps_per_update, "update": number, "seed": seed, "steps_per_s": rate}
         | {name: float(array[index]) for name, array in arrays.items()}
