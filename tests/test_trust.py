@@ -1,6 +1,7 @@
 """Files and packages that the folder of a run names are not run until the user names them."""
 
 import contextlib
+import dataclasses
 import json
 
 import jax.numpy as jnp
@@ -27,7 +28,7 @@ def planted(tmp_path):
 
 def run_that_names(folder, **names):
     """A folder as anybody could make it: whole, and with one row of metrics."""
-    cfg = RunConfig(**{"env": "rooms/four", "method": "random"} | names)
+    cfg = dataclasses.replace(RunConfig(method="random"), **names)
     checkpoint.save(folder / "checkpoints", 1, {"update": jnp.ones(1)}, {})
     (folder / "config.json").write_text(json.dumps({"config": cfg.as_dict()}))
     (folder / "metrics.jsonl").write_text('{"step": 8192, "update": 1, "seed": 0, "loss": 0.5}\n')

@@ -85,8 +85,10 @@ def make(folder: pathlib.Path) -> Scene:
     _write_run(folder / RUN, CFG)
     shapes = Fused(dataclasses.replace(CFG, devices=1)).like()
     keys = jax.random.split(jax.random.key(0), len(CFG.seeds))
-    blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), (shapes.learner, shapes.carry, shapes.update))
-    save(folder / RUN, CFG, CFG.updates, TrainState(*blank, keys))
+    learner, carry, update = jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), (shapes.learner, shapes.carry, shapes.update)
+    )
+    save(folder / RUN, CFG, CFG.updates, TrainState(learner, carry, update, keys))
     (folder / NOTE).write_text("A file of somebody else.\n")
     (folder / CONFIGURATION).write_text(json.dumps(CFG.as_dict()))
     (folder / WORLD).write_text(json.dumps(MOVES))

@@ -126,6 +126,6 @@ def newest_rows(path: pathlib.Path) -> list[dict[str, Any]]:
 def _row(line: bytes) -> dict[str, Any] | None:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return row if isinstance(row, dict) and isinstance(row.get("step"), int) else None
