@@ -45,6 +45,10 @@ def config_with(**values):
     return json.dumps({"config": scene.CFG.as_dict() | values}).encode()
 
 
+def world_with(**values):
+    return json.dumps({"moves": {"a": ["a"]}, "entropies": {"a": 0}} | values).encode()
+
+
 @pytest.mark.parametrize(
     ("words", "planted", "sentence"),
     [
@@ -59,7 +63,12 @@ def config_with(**values):
         (["plot", "run"], {"run/config.json": config_with(bodies=2.5)}, "bodies must be a whole number, not 2.5"),
         (["film", "run", "--out", "x.png"], {"run/config.json": config_with(method_fields={"stack": "x"})}, "random"),
         (["theory", "world.json"], {"world.json": b"1" * 5000}, "world.json is not complete JSON"),
+        (["theory", "world.json"], {"world.json": world_with(entropies={"a": 1e12})}, "from 0 to 700 nats"),
+        (["theory", "world.json"], {"world.json": world_with(horizon=10**12)}, "from 1 to 10,000"),
         (["eval", "x" * 300], {}, "File name too long"),
+        (["train", "--bodies", "1000000000000", "--steps", "1e20"], {}, "an update has fewer than 2,147,483,648 steps"),
+        (["train", "--seeds", "0..999999999"], {}, "at most 10,000 seeds, not 0..999999999"),
+        (["train", "--seeds", "99999999999"], {}, "a seed is 0 or more, and less than 4,294,967,296"),
     ],
 )
 def test_what_the_drill_has_found_is_a_sentence(there, capsys, words, planted, sentence):
@@ -82,6 +91,12 @@ def test_a_checkpoint_of_absurd_shapes_is_refused_before_memory_is_asked_for(the
         cli.main(["eval", "run"])
     assert time.monotonic() - begun < 20
     assert "has shape [1000000000000], but" in capsys.readouterr().err
+
+
+def test_numbers_near_the_largest_there_is_are_drawn_without_warnings(there):
+    rows = there.files["run/metrics.jsonl"].replace(b'"common_surprise": 1.0', b'"common_surprise": 1e308')
+    words = ["plot", "run", "--metric", "common_surprise", "--out", "out/plot"]
+    assert fuzz.attempt(there, Case("metrics", words, {"run/metrics.jsonl": rows}), cli.main) is None
 
 
 def test_ends_that_break_the_promises_are_noticed(there, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -66,6 +67,14 @@ def test_a_reader_that_leaves_early_is_no_error(words):
     done = subprocess.run([sys.executable, "-m", "advsurprise", *words], stdout=write, stderr=subprocess.PIPE)
     os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_full_disk_behind_standard_output_is_a_sentence():
+    if not pathlib.Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full here")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([sys.executable, "-m", "advsurprise", "zoo"], stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (1, b"advsurprise: No space left on device\n")
 
 
 def test_version(capsys):

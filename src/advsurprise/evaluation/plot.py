@@ -111,6 +111,7 @@ def _handle(shade: str, style: Any):
     return Line2D([], [], color=shade, linestyle=style, linewidth=2.0)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # matplotlib adds margins to numbers near the largest there is
 def rendered(panels: dict[str, list[Curve]], caption: str, table: Labels) -> dict[str, bytes]:
     """The figure as the contents of a PNG and of a PDF file."""
     import matplotlib
