@@ -242,6 +242,15 @@ def test_what_a_killed_writer_left_does_not_make_a_folder_foreign(tmp_path):
     assert folder.read_run(tmp_path) == TINY
 
 
+def test_what_a_killed_writer_left_is_removed_when_the_run_goes_on(tmp_path, loop):
+    run.train(dataclasses.replace(TINY, steps=20 * 2), tmp_path, loop=loop)
+    left = [tmp_path / ".card.md.7.tmp", tmp_path / "checkpoints" / ".step_000000001.json.7.tmp"]
+    for path in left:
+        path.touch()
+    run.train(dataclasses.replace(TINY, steps=20 * 3), tmp_path, loop=loop)
+    assert not any(path.exists() for path in left)
+
+
 def test_the_folder_holds_what_it_says(tmp_path, loop):
     run.train(TINY, tmp_path, loop=loop)
     assert {path.name for path in tmp_path.iterdir()} == {"config.json", "metrics.jsonl", "checkpoints", "card.md"}

@@ -267,5 +267,4 @@ def _sweep(newest: pathlib.Path) -> None:
         superseded = record == newest and path.name != mine
         if superseded or not record.exists():
             path.unlink(missing_ok=True)
-    for path in filter(files.is_temporary, newest.parent.iterdir()):
-        path.unlink(missing_ok=True)
+    files.sweep(newest.parent)

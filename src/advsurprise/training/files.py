@@ -66,6 +66,12 @@ def is_temporary(path: pathlib.Path) -> bool:
     return path.name.startswith(".") and path.suffix == ".tmp"
 
 
+def sweep(folder: pathlib.Path) -> None:
+    """Removes what killed writers left in a folder that nobody else writes to."""
+    for path in filter(is_temporary, folder.iterdir()):
+        path.unlink(missing_ok=True)
+
+
 def _write_through(path: pathlib.Path, data: bytes) -> None:
     with open(path, "wb") as file:
         file.write(data)

@@ -15,7 +15,7 @@ import numpy as np
 from advsurprise.config import RunConfig
 from advsurprise.errors import UserError
 from advsurprise.learning.interaction import Agent
-from advsurprise.training import checkpoint, loops, memory, metrics, track
+from advsurprise.training import checkpoint, files, loops, memory, metrics, track
 from advsurprise.training.folder import CHECKPOINTS, METRICS, check_folder, locked, prepare_folder, read_run, write_card
 from advsurprise.training.signals import stop_signals
 from advsurprise.training.state import Loop, TrainState
@@ -130,6 +130,7 @@ def prepare(
         for note in loop.notes:
             log(note)
         prepare_folder(cfg, folder, fresh=fresh)
+        files.sweep(folder)
         with memory.refuse_overflow(cfg, loop):
             state, done = restore(loop, folder, log)
         step, others = done * cfg.steps_per_update, []
