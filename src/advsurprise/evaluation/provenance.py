@@ -69,8 +69,13 @@ def _text(value: Any) -> str | None:
 # -------------------------------------------------------------------------------------------------- commands
 
 
-def train_command(configs: Mapping[str, RunConfig], folder: pathlib.Path) -> str:
-    """The command that trains these runs again: one, or several that differ in their methods only."""
+def train_command(configs: Mapping[str, RunConfig], folder: pathlib.Path | None = None) -> str:
+    """The command that trains these runs, as it is typed."""
+    return command(train_words(configs, folder))
+
+
+def train_words(configs: Mapping[str, RunConfig], folder: pathlib.Path | None = None) -> list[str]:
+    """The words after `advsurprise` that train these runs: one, or several that differ in their methods only."""
     first, several = next(iter(configs.values())), len(configs) > 1
     words = ["train", "--env", first.env, "--method", ",".join(configs), "--steps", str(first.steps)]
     words += ["--seeds", seeds(first.seeds), "--bodies", str(first.bodies)]
@@ -83,7 +88,7 @@ def train_command(configs: Mapping[str, RunConfig], folder: pathlib.Path) -> str
     for method, cfg in configs.items():
         changed |= {f"{method if several else 'method'}.{k}": setting(value) for k, value in cfg.method_fields.items()}
     words += [word for name, value in changed.items() for word in ("--set", f"{name}={value}")]
-    return command([*words, "--out", str(folder)])
+    return words if folder is None else [*words, "--out", str(folder)]
 
 
 def command(words: Sequence[str]) -> str:
