@@ -11,8 +11,9 @@ import time
 
 import pytest
 
-from advsurprise.training import jobs
-from advsurprise.training.jobs import Event, Job, last_step, run_jobs
+from advsurprise.errors import UserError
+from advsurprise.training import jobs, ray_jobs
+from advsurprise.training.jobs import Event, Job, last_step, run_jobs, start
 
 
 def _python(code):
@@ -105,7 +106,7 @@ def test_a_command_does_not_outlive_the_process_that_started_it(tmp_path):
         "import os, pathlib, sys, time; from advsurprise.training.jobs import start\n"
         "log = pathlib.Path(sys.argv[1])\n"
         "child = 'import os, time; print(os.getpid(), flush=True); time.sleep(60)'\n"
-        "start([sys.executable, '-c', child], log=log, env={})\n"
+        "start([sys.executable, '-c', child], output=log.open('ab'), env={})\n"
         "while not log.stat().st_size: time.sleep(0.05)\n"
         "os.kill(os.getpid(), 9)"
     )
@@ -114,6 +115,24 @@ def test_a_command_does_not_outlive_the_process_that_started_it(tmp_path):
     while status.exists() and "zombie" not in status.read_text() and time.monotonic() < end:
         time.sleep(0.05)
     assert time.monotonic() < end
+
+
+def test_the_next_attempt_waits_until_the_last_command_is_gone_but_not_for_ever(tmp_path):
+    with open(tmp_path / "log", "ab") as first:
+        assert ray_jobs.take(first, 0.0)
+        command = start(_python("import time; time.sleep(60)"), output=first, env={})
+    with open(tmp_path / "log", "ab") as second:
+        assert not ray_jobs.take(second, 0.5)  # the command has it still
+        threading.Timer(0.5, command.kill).start()
+        assert ray_jobs.take(second, 30.0)
+    command.wait()
+
+
+def test_a_cluster_that_does_not_answer_is_refused():
+    for address in ("127.0.0.1:1", "ray://127.0.0.1:1"):
+        with pytest.raises(UserError, match=f"could not reach the Ray cluster at {address}: "):
+            ray_jobs._check_reachable(address)
+    ray_jobs._check_reachable("local")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import json
 import pathlib
 import tempfile
 import threading
-import time
 
 import pytest
 
@@ -59,11 +58,12 @@ def _begun_on(folder: pathlib.Path, node: str) -> str | None:
     return None
 
 
-def _kill_in_the_middle(cluster, node, folder: pathlib.Path, killed: list[str]) -> None:
-    while not (name := _begun_on(folder, node.node_id)):
-        time.sleep(0.05)
-    cluster.remove_node(node, allow_graceful=False)
-    killed.append(name)
+def _kill_in_the_middle(cluster, node, folder: pathlib.Path, killed: list[str], over: threading.Event) -> None:
+    while not (name := _begun_on(folder, node.node_id)) and not over.wait(0.05):
+        pass
+    if name:
+        cluster.remove_node(node, allow_graceful=False)
+        killed.append(name)
 
 
 def _last_tensors(folder: pathlib.Path) -> pathlib.Path:
@@ -72,11 +72,13 @@ def _last_tensors(folder: pathlib.Path) -> pathlib.Path:
 
 @pytest.mark.filterwarnings("ignore")  # Ray's own, of files and processes that it leaves to the garbage collector
 def test_every_run_finishes_once_although_a_node_is_killed(nodes, tmp_path, capsys):
-    folder, killed = tmp_path / "sweep", []
-    killer = threading.Thread(target=_kill_in_the_middle, args=(*nodes, folder, killed), daemon=True)
+    folder, killed, over = tmp_path / "sweep", [], threading.Event()
+    killer = threading.Thread(target=_kill_in_the_middle, args=(*nodes, folder, killed, over), daemon=True)
     killer.start()
     cli.main([*WORDS, "--out", str(folder)])
+    over.set()
     killer.join()
+    assert len(killed) == 1
     (result,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert {name: entry["status"] for name, entry in result["runs"].items()} == dict.fromkeys(
         ("seeds=0", "seeds=1", "seeds=2"), "done"

@@ -14,7 +14,6 @@ import json
 import os
 import pathlib
 import shutil
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -97,21 +96,6 @@ def _lock(descriptor: int, folder: pathlib.Path) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL):
             raise
-
-
-def wait_until_free(folder: pathlib.Path, seconds: float) -> None:
-    """Waits for a dying process to let go of a folder, but not for ever: `locked` then says that it is taken."""
-    end = time.monotonic() + seconds
-    while folder.is_dir() and _is_taken(folder) and time.monotonic() < end:
-        time.sleep(0.2)
-
-
-def _is_taken(folder: pathlib.Path) -> bool:
-    try:
-        with locked(folder):
-            return False
-    except UserError:
-        return True
 
 
 def write_config(path: pathlib.Path, contents: dict[str, Any], *, fresh: bool) -> None:

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import BinaryIO, Literal, NamedTuple
 
 from advsurprise.training import tied
 from advsurprise.training.signals import stop_signals
@@ -158,28 +158,27 @@ class _Pool:
         return False
 
     def _start(self, job: Job, number: int, slot: int) -> subprocess.Popen:
-        return start(job.commands[number], log=self._path(job), env=self._shares[slot])
+        with open(self._path(job), "ab") as output:
+            return start(job.commands[number], output=output, env=self._shares[slot])
 
     def _path(self, job: Job) -> pathlib.Path:
         return self._folder / f"{job.name}.log"
 
 
 def start(
-    command: Sequence[str], *, log: pathlib.Path, env: Mapping[str, str], cwd: str | None = None
+    command: Sequence[str], *, output: BinaryIO, env: Mapping[str, str], cwd: str | None = None
 ) -> subprocess.Popen:
-    """Starts a command that ends with this process at the latest, and appends what it prints to a log."""
-    wrapped = [sys.executable, "-I", "-S", tied.__file__, str(os.getpid()), *command]
-    with open(log, "ab") as output:
-        # In a session of its own: Ctrl-C reaches it through here, once.
-        return subprocess.Popen(
-            wrapped,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env={**os.environ, **env},
-            cwd=cwd,
-            start_new_session=True,
-        )
+    """Starts a command that ends with this process at the latest, and prints to a file."""
+    # In a session of its own: Ctrl-C reaches it through here, once.
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", tied.__file__, str(os.getpid()), *command],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        env={**os.environ, **env},
+        cwd=cwd,
+        start_new_session=True,
+    )
 
 
 def reason(path: pathlib.Path, code: int) -> str:

@@ -2,7 +2,7 @@
 
 The folder of the sweep must lie on a file system that all nodes share: logs and runs are written there, and a command
 that is given again goes on from what is there. Never two at once on one run: a command ends with the worker that
-started it (`training.tied`), and the lock on the run's folder keeps out a second one until the first is gone.
+started it (`training.tied`), and the lock on its log keeps out a second one until the first is gone.
 """
 
 import contextlib
@@ -17,15 +17,18 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, BinaryIO
 
 from advsurprise.errors import UserError, require
-from advsurprise.training.folder import wait_until_free
 from advsurprise.training.jobs import POLL, Clock, Event, Job, Log, Notice, memory_share, reason, start
 from advsurprise.training.signals import stop_signals
 
 LOCK_WAIT = 120.0
-"""Seconds that an attempt waits for the one before it to let go of the run's folder."""
+"""Seconds that an attempt waits for the one before it to end."""
+ANSWER = 10.0
+"""Seconds within which a cluster has to answer."""
+PYTHON = "python"
+"""What stands for the interpreter of whichever node runs a command."""
 MARK = "advsurprise: attempt on "
 """How the line in the log begins that every attempt writes first."""
 PASSED_ON = ("JAX_", "XLA_", "ADVSURPRISE_", "PYTHONPATH")
@@ -83,6 +86,7 @@ def run_jobs_on_ray(
 def _connected(ray: ModuleType, folder: pathlib.Path) -> Iterator[None]:
     """Connects to a cluster. What Ray says goes to ray.log: it would write pages to standard output."""
     address = os.environ.get("RAY_ADDRESS") or "local"
+    _check_reachable(address)
     # A cluster of our own sends no statistics of its use to anybody.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     own = {"include_dashboard": False} if address == "local" else {}
@@ -98,6 +102,17 @@ def _connected(ray: ModuleType, folder: pathlib.Path) -> Iterator[None]:
             yield
         finally:
             ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Refuses the address of a machine that does not answer, for which Ray would wait without end."""
+    host, colon, port = address.rpartition("//")[2].rpartition(":")
+    if not colon or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(f"could not reach the Ray cluster at {address}: {error}") from None
 
 
 def _resources(ray: ModuleType, cpus: int | None, gpu_share: float | None) -> Resources:
@@ -147,7 +162,7 @@ class _Tasks:
         env = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
         # As many devices wherever it runs: another number would change the last bits.
         env = {"JAX_NUM_CPU_DEVICES": str(self._resources.cpus), **env, **memory_share(self._resources.gpus or 1.0)}
-        commands = [["python", *command[1:]] if command[0] == sys.executable else command for command in job.commands]
+        commands = [[PYTHON, *command[1:]] if command[0] == sys.executable else command for command in job.commands]
         task = self._attempt.options(name=job.name)
         place = str(job.metrics.parent.resolve())
         reference = task.remote(commands, log=str(path), run=place, env=env, cwd=os.getcwd())
@@ -224,24 +239,47 @@ def attempt(
     path, node = pathlib.Path(log), ray.get_runtime_context().get_node_id()
     if not path.parent.is_dir():
         return 2, f"{socket.gethostname()} does not see {path.parent}: all nodes must share its file system"
-    with open(path, "a") as output:
-        output.write(f"{MARK}{socket.gethostname()}, node {node}, process {os.getpid()}\n")
-    wait_until_free(pathlib.Path(run), LOCK_WAIT)
-    for command in commands:
-        command = [sys.executable if command[0] == "python" else command[0], *command[1:]]
-        code = _run(command, path, env, cwd)
-        if code < 0:
-            raise Killed(f"killed by signal {-code}")
-        if code:
-            return code, reason(path, code)
+    with open(path, "ab") as output:
+        if not take(output, LOCK_WAIT):
+            return 2, f"{run} is still being trained elsewhere"
+        output.write(f"{MARK}{socket.gethostname()}, node {node}, process {os.getpid()}\n".encode())
+        output.flush()
+        for command in commands:
+            code = _run(command, output, env, cwd)
+            if code < 0:
+                raise Killed(f"killed by signal {-code}")
+            if code:
+                return code, reason(path, code)
     return 0, ""
 
 
-def _run(command: Sequence[str], log: pathlib.Path, env: Mapping[str, str], cwd: str) -> int:
+def take(output: BinaryIO, seconds: float) -> bool:
+    """Whether a log could be locked in time. Commands that print to it hold the lock as well, until the last is gone.
+
+    The log rather than the run's folder: between machines, file systems share locks of files alone. Those without any
+    do without.
+    """
+    import fcntl
+
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > end:
+                return False
+        except OSError:
+            return True
+        time.sleep(POLL)
+
+
+def _run(command: Sequence[str], output: BinaryIO, env: Mapping[str, str], cwd: str) -> int:
     """The exit code of a command, which is stopped where this task is cancelled."""
     # Ray cancels by a simulated SIGINT, which workers of a cluster that was begun in the background ignore.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    process = start(command, log=log, env=env, cwd=cwd if os.path.isdir(cwd) else None)
+    python = sys.executable if command[0] == PYTHON else command[0]
+    process = start([python, *command[1:]], output=output, env=env, cwd=cwd if os.path.isdir(cwd) else None)
     try:
         while process.poll() is None:
             time.sleep(POLL)
