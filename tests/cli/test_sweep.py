@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import sys
 
 import pytest
@@ -58,6 +59,15 @@ def test_a_file_has_what_all_share_runs_of_their_own_and_a_grid(tmp_path):
     assert (first.env, first.steps, first.seeds, first.bodies) == ("rooms/door", 100_000, (3, 7), 4)
     assert (first.method, first.ppo.lr, first.ppo.epochs) == ("smirl", 1e-4, 2)
     assert (last.method_fields, last.env_fields) == ({"scope": "round", "stack": 2}, {"max_steps": 64})
+
+
+def test_the_file_of_the_documentation_makes_the_runs_that_it_says(tmp_path):
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "scale.md").read_text()
+    path = tmp_path / "table.toml"
+    path.write_text(page.partition("```toml\n")[2].partition("```")[0])
+    named = re.search(r"This makes (.*)\. Names", page)
+    assert named is not None
+    assert [f"`{name}`" for name in table.configs(_read(path))] == re.split(", | and ", named[1])
 
 
 def test_what_all_share_goes_to_the_methods_that_have_it():

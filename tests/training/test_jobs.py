@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import ModuleType
 
 import pytest
 
@@ -126,6 +127,21 @@ def test_the_next_attempt_waits_until_the_last_command_is_gone_but_not_for_ever(
         threading.Timer(0.5, command.kill).start()
         assert ray_jobs.take(second, 30.0)
     command.wait()
+
+
+@pytest.mark.parametrize(
+    ("cpus", "share", "expected"),
+    [(None, None, (1, 1.0)), (None, 0.25, (1, 0.25)), (None, 0.0, (2, 0.0)), (8, 2.0, (8, 2.0)), (9, None, None)],
+)
+def test_a_run_takes_what_some_node_has(cpus, share, expected):
+    nodes = [{"CPU": 8.0, "GPU": 2.0}, {"CPU": 4.0}]
+    ray = ModuleType("ray")
+    ray.nodes = lambda: [{"Alive": True, "Resources": each} for each in nodes]
+    if expected is not None:
+        assert ray_jobs._resources(ray, cpus, share) == ray_jobs.Resources(*expected)
+        return
+    with pytest.raises(UserError, match="no node of the cluster has 9 cores and 1 GPUs for a run: the largest have 8"):
+        ray_jobs._resources(ray, cpus, share)
 
 
 def test_a_cluster_that_does_not_answer_is_refused():
