@@ -173,8 +173,8 @@ def _date(seconds: float) -> str:
 
 
 def _series(compared: Compared) -> list[dict[str, Any]]:
-    """Name, number of its colour and number of its line style of every run. Colours are those of methods, unless one has
-    more runs than there are styles, as in a sweep."""
+    """Name, number of its colour and number of its line style of every run. Colours are those of methods, unless one
+    has more runs than there are styles, as in a sweep."""
     methods = [record.config.method for record in compared.records]
     crowded = max(map(methods.count, methods)) > len(plot.STYLES)
     used: dict[int, int] = {}
