@@ -3,12 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help quickstart check test long lint format requirements clean
+.PHONY: help quickstart check test test-ray long lint format requirements clean
 
 help:
 	@echo "make quickstart    train for about a minute, evaluate, write a replay beside a trained agent"
 	@echo "make check         lint, types and the quick tests: while working"
 	@echo "make test          lint, types and every test: before a commit is shared"
+	@echo "make test-ray      a sweep on a Ray cluster of two nodes, one of which is killed"
 	@echo "make long          the tests for every further method, game and setting"
 	@echo "make format        ruff's fixes and formatting"
 	@echo "make requirements  rewrite requirements.txt from pyproject.toml"
@@ -28,11 +29,15 @@ quickstart: $(STAMP)
 # Compiled programs are kept from one check to the next.
 check: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
 check: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q -m "not slow and not long"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q -m "not slow and not long and not ray"
 
 # Three processes for two cores: tests that wait for others leave room.
 test: lint
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 15 -m "not long"
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 15 -m "not long and not ray"
+
+# Apart from the others: it starts some ten processes, and waits more than it computes.
+test-ray: $(STAMP)
+	$(BIN)/python -m pytest --durations 3 -m ray tests/training/test_ray.py
 
 # What `make test` leaves out: the same tests for the other methods, games and settings.
 long: $(STAMP)

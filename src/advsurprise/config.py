@@ -5,7 +5,6 @@ import json
 import math
 import pathlib
 import re
-import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -229,32 +228,6 @@ def changed(
         method_fields={**cfg.method_fields, **parts["method"]},
         **{**given, **parts[""]},
     )
-
-
-def as_command(cfg: RunConfig) -> str:
-    """The command line that asks for a run, but for its folder: whatever differs from the defaults."""
-    plain = RunConfig()
-    words = ["advsurprise", "train", "--env", cfg.env, "--method", cfg.method, "--steps", str(cfg.steps)]
-    words += ["--seeds", ",".join(map(str, cfg.seeds)), "--bodies", str(cfg.bodies)]
-    parts = {"env.": cfg.env_fields, "method.": cfg.method_fields, "ppo.": _changes(cfg.ppo, plain.ppo)}
-    # Always: without it the rollout would be rounded to whole episodes.
-    own = {"rollout": cfg.rollout, **_changes(cfg, plain, among=("save_every", "devices"))}
-    settings = {f"{of}{name}": value for of, fields in {**parts, "": own}.items() for name, value in fields.items()}
-    for name, value in settings.items():
-        words += ["--set", f"{name}={_as_word(value)}"]
-    return shlex.join(words)
-
-
-def _changes(mine: Any, plain: Any, *, among: Iterable[str] | None = None) -> dict[str, Any]:
-    names = [each.name for each in dataclasses.fields(mine)] if among is None else among
-    return {name: getattr(mine, name) for name in names if getattr(mine, name) != getattr(plain, name)}
-
-
-def _as_word(value: Any) -> str:
-    """The word that `read_value` reads as a value."""
-    if isinstance(value, tuple | list):
-        return ",".join(map(_as_word, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def from_dict(values: dict[str, Any], *, source: str) -> RunConfig:

@@ -22,6 +22,7 @@ from advsurprise.learning import devices
 from advsurprise.learning.devices import BODIES, ONE_DEVICE, PER_BODY, PER_SEED, Devices
 from advsurprise.learning.fit import FitTask, StaticRows, fit
 from advsurprise.training import run
+from advsurprise.training.metrics import read_rows
 
 ROW = Devices(bodies=2)
 """Two devices that share every seed."""
@@ -220,3 +221,25 @@ def test_the_command_line_refuses_devices_that_are_not_there(capsys):
         cli.main(["train", "--steps", "8192", "--set", "devices=4"])
     assert stopped.value.code == 2
     assert "there are 2 devices here, not 4" in capsys.readouterr().err
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seeds", ["0..7", "0"])
+def test_the_command_line_trains_on_eight_devices_and_goes_on_with_one(tmp_path, seeds):
+    """Eight devices with a seed each, or with a body each."""
+    words = ["train", "--env", "ladder/game", "--method", "task", "--bodies", "8", "--seeds", seeds, "--json"]
+    words += ["--set", "rollout=10", "--set", "ppo.epochs=1", "--set", "ppo.minibatch=8"]
+    settings = os.environ | {"JAX_NUM_CPU_DEVICES": "8"}
+
+    def train(name, steps, count):
+        asked = [*words, "--steps", str(80 * steps), "--set", f"devices={count}", "--out", str(tmp_path / name)]
+        subprocess.run([sys.executable, "-m", "advsurprise", *asked], env=settings, check=True)
+
+    train("moved", 2, 8)
+    train("moved", 4, 1)
+    train("alone", 4, 1)
+    moved, alone = (run.load_agents(tmp_path / name) for name in ("moved", "alone"))
+    assert moved[2] == alone[2] == 4
+    assert_same(flat(moved[1]), flat(alone[1]))
+    moved, alone = (read_rows(tmp_path / name / "metrics.jsonl") for name in ("moved", "alone"))
+    assert [(row["update"], row["seed"]) for row in moved] == [(row["update"], row["seed"]) for row in alone]

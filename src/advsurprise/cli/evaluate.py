@@ -95,9 +95,10 @@ def load(folder: pathlib.Path) -> api.Trained:
 
 def refuse_comparison(folder: pathlib.Path) -> None:
     """Refuses a folder that holds several runs."""
-    if comparison.is_comparison(folder):
-        first = next(iter(comparison.read(folder).fields))
-        raise UserError(f"{folder} holds a comparison; choose one of its runs, for example {folder / first}")
+    runs = comparison.gathered(folder)
+    if runs:
+        kind = "comparison" if comparison.is_comparison(folder) else "sweep"
+        raise UserError(f"{folder} holds a {kind}; choose one of its runs, for example {folder / next(iter(runs))}")
 
 
 def shown_labels(trained: api.Trained, measured: Iterable[str]) -> dict[str, str]:

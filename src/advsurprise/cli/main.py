@@ -16,6 +16,7 @@ from tyro.conf import OmitSubcommandPrefixes, subcommand
 from advsurprise import __version__
 from advsurprise.cli.bench import Bench
 from advsurprise.cli.reproduce import Reproduce
+from advsurprise.cli.sweep import Sweep
 from advsurprise.cli.verbs import (
     CheckEnv,
     Doctor,
@@ -40,6 +41,7 @@ OBJECTS_BETWEEN_COLLECTIONS = 50_000
 Verb = (
     Annotated[Train, subcommand("train")]
     | Annotated[Resume, subcommand("resume")]
+    | Annotated[Sweep, subcommand("sweep")]
     | Annotated[Eval, subcommand("eval")]
     | Annotated[Plot, subcommand("plot")]
     | Annotated[Replay, subcommand("replay")]

@@ -11,7 +11,7 @@ from typing import Any
 from advsurprise.cli.output import show
 from advsurprise.config import RunConfig, read_count
 from advsurprise.errors import UserError
-from advsurprise.evaluation import comparison, labels
+from advsurprise.evaluation import comparison, labels, sweep
 from advsurprise.evaluation.comparison import Comparison
 from advsurprise.training import metrics, run, track
 from advsurprise.training.folder import read_run, refuse_frozen
@@ -53,6 +53,8 @@ def train(
 def resume(folder: pathlib.Path, *, steps: str | None, quiet: bool, log: Log) -> dict[str, Any]:
     """Continues a run or a comparison, with `steps` for longer."""
     refuse_frozen(folder)
+    if sweep.is_sweep(folder):
+        raise UserError(f"{folder} holds a sweep; go on with: {sweep.read(folder).command}")
     if comparison.is_comparison(folder):
         asked = comparison.read(folder)
         asked = dataclasses.replace(asked, base=_longer(asked.base, steps, folder))

@@ -13,10 +13,11 @@ from typing import Any
 from advsurprise import methods
 from advsurprise.config import MAY_CHANGE, RunConfig, from_dict
 from advsurprise.errors import UserError, nearest
-from advsurprise.evaluation import plot
-from advsurprise.training import checkpoint, metrics, run
-from advsurprise.training.folder import CHECKPOINTS, METRICS, prepare_folder, refuse_other, write_config
+from advsurprise.evaluation import plot, sweep
+from advsurprise.training import metrics, run
+from advsurprise.training.folder import METRICS, prepare_folder, refuse_other, write_config
 from advsurprise.training.loops import check_loop
+from advsurprise.training.run import updates_done
 from advsurprise.training.signals import stop_signals
 from advsurprise.trust import allow
 
@@ -161,12 +162,24 @@ def _check_same(asked: Comparison, existing: Comparison, folder: pathlib.Path) -
             raise UserError(f"{folder} holds another comparison ({there} is part of it); {change}")
 
 
+def gathered(folder: pathlib.Path) -> dict[str, RunConfig] | None:
+    """The runs in the subfolders of a comparison or a sweep; None if a folder is neither."""
+    if is_comparison(folder):
+        return read(folder).configs
+    return sweep.read(folder).configs if sweep.is_sweep(folder) else None
+
+
+def go_on(folder: pathlib.Path) -> str:
+    """The command that goes on with a comparison, a sweep or a run."""
+    return sweep.read(folder).command if sweep.is_sweep(folder) else f"advsurprise resume {folder}"
+
+
 def begun(folder: pathlib.Path, log: run.Log) -> list[pathlib.Path]:
-    """Folders of the runs of a comparison that have metrics."""
-    names = read(folder).fields
+    """Folders of the runs of a comparison or a sweep that have metrics."""
+    names = list(gathered(folder) or ())
     started = [name for name in names if metrics.read_rows(folder / name / METRICS)]
     if not started:
-        raise UserError(f"{folder} has no metrics yet; continue with: advsurprise resume {folder}")
+        raise UserError(f"{folder} has no metrics yet; continue with: {go_on(folder)}")
     if len(started) < len(names):
         log(f"not trained yet: {', '.join(name for name in names if name not in started)}")
     return [folder / name for name in started]
@@ -208,12 +221,6 @@ def _unfinished(asked: Comparison, folder: pathlib.Path, log: run.Log) -> list[t
     return waiting
 
 
-def updates_done(folder: pathlib.Path) -> int:
-    """Updates behind the newest good checkpoint of a run."""
-    record, _ = checkpoint.newest_good(folder / CHECKPOINTS)
-    return 0 if record is None else checkpoint.read_record(record)["step"]
-
-
 # ---------------------------------------------------------------------------------------------------- drawing
 
 
@@ -225,13 +232,23 @@ def draw(
     smooth: int | None = None,
     log: run.Log,
 ) -> dict[str, Any]:
-    """Draws runs and the runs of comparisons beside each other."""
+    """Draws runs and the runs of comparisons and sweeps beside each other. Of what the * of a shell finds in a sweep,
+    files and runs without metrics are passed over."""
+    if len(folders) > 1:
+        folders = [each for each in folders if not each.is_file() and not _is_late(each, log)]
     if not folders:
         raise UserError("name a run or a comparison to plot, for example: advsurprise plot runs/rooms-four-comparison")
-    runs = [one for each in folders for one in (begun(each, log) if is_comparison(each) else [each])]
+    runs = [one for each in folders for one in ([each] if gathered(each) is None else begun(each, log))]
     home = folders[0] if len(folders) == 1 else pathlib.Path()
     prefix = home / ("plot" if runs == list(folders) and len(runs) == 1 else "comparison")
     return plot.draw(runs, metric=metric, out=out or prefix, smooth=smooth, log=log)
+
+
+def _is_late(folder: pathlib.Path, log: run.Log) -> bool:
+    late = sweep.is_sweep(folder.resolve().parent) and not metrics.read_rows(folder / METRICS)
+    if late:
+        log(f"not trained yet: {folder.name}")
+    return late
 
 
 def text(result: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from advsurprise.config import RunConfig
 from advsurprise.errors import UserError, nearest
-from advsurprise.evaluation import labels
+from advsurprise.evaluation import labels, sweep
 from advsurprise.evaluation.labels import Labels
 from advsurprise.training import metrics
 from advsurprise.training.folder import read_run
@@ -41,6 +41,12 @@ class Record:
     """Environment steps of the updates of which every seed has a row."""
     rows: tuple[tuple[dict[str, Any], ...], ...]
     """For each seed its rows, one per step."""
+
+    @functools.cached_property
+    def title(self) -> str:
+        """What the run is called where nothing else has that name: its method, or its name in a sweep."""
+        place = self.folder.resolve()
+        return place.name if sweep.is_sweep(place.parent) else self.config.method
 
     @functools.cached_property
     def columns(self) -> set[str]:
@@ -204,11 +210,12 @@ def _number(row: dict[str, Any], name: str, folder: pathlib.Path) -> float:
 
 
 def run_names(records: Sequence[Record]) -> list[str]:
-    """Method names; where they clash as much of the end of the folders' paths as distinguishes them."""
+    """Names of methods, or of runs of a sweep; where they clash as much of the end of the folders' paths as
+    distinguishes them."""
     places = [record.folder.resolve() for record in records]
     if len(set(places)) < len(places):
         raise UserError("a run is given twice")
-    named = [record.config.method for record in records]
+    named = [record.title for record in records]
     clash = [named.count(name) > 1 for name in named]
     for length in range(1, max(len(place.parts) for place in places) + 1):
         if len(set(named)) == len(named):

@@ -69,11 +69,14 @@ def _text(value: Any) -> str | None:
 # -------------------------------------------------------------------------------------------------- commands
 
 
-def train_command(configs: Mapping[str, RunConfig], folder: pathlib.Path) -> str:
-    """The command that trains these runs again: one, or several that differ in their methods only."""
+def train_command(configs: Mapping[str, RunConfig], folder: pathlib.Path | None = None) -> str:
+    """The command that trains these runs, as it is typed."""
+    return command(train_words(configs, folder))
+
+
+def train_words(configs: Mapping[str, RunConfig], folder: pathlib.Path | None = None) -> list[str]:
+    """The words after `advsurprise` that train these runs: one, or several that differ in their methods only."""
     first, several = next(iter(configs.values())), len(configs) > 1
-    words = ["train", "--env", first.env, "--method", ",".join(configs), "--steps", str(first.steps)]
-    words += ["--seeds", seeds(first.seeds), "--bodies", str(first.bodies)]
     usual = {**_flat(RunConfig()), "rollout": _usual_rollout(first)}
     fields = {name: getattr(first, name) for name in NO_FLAG}
     fields |= {f"ppo.{each.name}": getattr(first.ppo, each.name) for each in dataclasses.fields(PPOConfig)}
@@ -82,8 +85,15 @@ def train_command(configs: Mapping[str, RunConfig], folder: pathlib.Path) -> str
     changed |= {f"env.{name}": setting(value, guessed=guessed) for name, value in first.env_fields.items()}
     for method, cfg in configs.items():
         changed |= {f"{method if several else 'method'}.{k}": setting(value) for k, value in cfg.method_fields.items()}
+    flags = {"env": first.env, "method": ",".join(configs), "steps": first.steps}
+    return flag_words(flags | {"seeds": seeds(first.seeds), "bodies": first.bodies}, changed, folder)
+
+
+def flag_words(flags: Mapping[str, Any], changed: Mapping[str, str], folder: pathlib.Path | None) -> list[str]:
+    """The words of a `train` command: its flags, what --set changes, and where it writes."""
+    words = ["train", *(word for name, value in flags.items() for word in (f"--{name}", str(value)))]
     words += [word for name, value in changed.items() for word in ("--set", f"{name}={value}")]
-    return command([*words, "--out", str(folder)])
+    return words if folder is None else [*words, "--out", str(folder)]
 
 
 def command(words: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from advsurprise import __version__
 from advsurprise.config import RunConfig
 from advsurprise.errors import UserError
-from advsurprise.evaluation import comparison, pages, plot, provenance
+from advsurprise.evaluation import comparison, pages, plot, provenance, sweep
 from advsurprise.evaluation.curves import Curve, Record, choose, curve, panels_of, read_record, run_names, table_of
 from advsurprise.evaluation.labels import Labels
 from advsurprise.evaluation.replay import Replayed, run_data
@@ -61,12 +61,12 @@ class Compared:
 
 def read(folder: pathlib.Path, metric: str | None) -> Compared:
     """The runs of a comparison, or a single run; a method that is not trained, or not to its end, is noted."""
-    if comparison.is_comparison(folder):
-        configs = comparison.read(folder).configs
-        homes = {name: folder / name for name in configs}
-    else:
+    configs = comparison.gathered(folder)
+    if configs is None:
         cfg = read_run(folder)
         configs, homes = {cfg.method: cfg}, {cfg.method: folder}
+    else:
+        homes = {name: folder / name for name in configs}
     records, notes = [], []
     for name, home in homes.items():
         try:
@@ -76,7 +76,7 @@ def read(folder: pathlib.Path, metric: str | None) -> Compared:
             continue
         notes += _unfinished(name, configs[name], records[-1])
     if not records:
-        raise UserError(f"{folder} has no metrics yet; continue with: advsurprise resume {folder}")
+        raise UserError(f"{folder} has no metrics yet; continue with: {comparison.go_on(folder)}")
     notes += [f"{sentence}." for sentence in plot.few_seeds(records)]
     return Compared(folder, configs, records, choose(records, metric), plot.default_window(records), notes)
 
@@ -140,20 +140,27 @@ def report_data(compared: Compared, command: str) -> dict[str, Any]:
         "settings": {"runs": list(compared.configs), "rows": provenance.settings(compared.configs)},
         "versions": _versions(compared),
         "commands": [
-            {"title": "Train it again", "text": provenance.train_command(compared.configs, compared.folder)},
+            {"title": "Train it again", "text": _train_command(compared)},
             {"title": "Make this page again", "text": command},
         ],
     }
 
 
+def _train_command(compared: Compared) -> str:
+    if sweep.is_sweep(compared.folder):
+        return sweep.read(compared.folder).command
+    return provenance.train_command(compared.configs, compared.folder)
+
+
 def _about(compared: Compared) -> list[list[str]]:
     """What was compared, in words: terms and what they are."""
-    first = next(iter(compared.configs.values()))
+    worlds = dict.fromkeys(cfg.env for cfg in compared.configs.values())
+    methods = dict.fromkeys(cfg.method for cfg in compared.configs.values())
     newest = max((record.folder / METRICS).stat().st_mtime for record in compared.records)
     seeds = sorted({seed for record in compared.records for seed in record.seeds})
     return [
-        ["World", first.env],
-        ["Method" if len(compared.configs) == 1 else "Methods", ", ".join(compared.configs)],
+        ["World" if len(worlds) == 1 else "Worlds", ", ".join(worlds)],
+        ["Method" if len(methods) == 1 else "Methods", ", ".join(methods)],
         ["Seeds", f"{provenance.seeds(seeds)} ({len(seeds)})"],
         ["Steps of each seed", f"{max(record.steps[-1] for record in compared.records):,}"],
         ["Trained until", _date(newest)],
@@ -166,11 +173,14 @@ def _date(seconds: float) -> str:
 
 
 def _series(compared: Compared) -> list[dict[str, Any]]:
-    """Name, number of its colour and number of its line style of every run."""
+    """Name, number of its colour and number of its line style of every run. Colours are those of methods, unless one
+    has more runs than there are styles, as in a sweep."""
+    methods = [record.config.method for record in compared.records]
+    crowded = max(map(methods.count, methods)) > len(plot.STYLES)
     used: dict[int, int] = {}
     series = []
-    for name, record in zip(compared.names, compared.records, strict=True):
-        colour = plot.PALETTE.index(plot.colour(record.config.method))
+    for number, (name, method) in enumerate(zip(compared.names, methods, strict=True)):
+        colour = number % len(plot.PALETTE) if crowded else plot.PALETTE.index(plot.colour(method))
         series.append({"name": name, "colour": colour, "dash": used.get(colour, 0) % len(plot.STYLES)})
         used[colour] = used.get(colour, 0) + 1
     return series
@@ -246,8 +256,8 @@ def rounded(mean: float, half: float | None) -> str:
 
 def _versions(compared: Compared) -> dict[str, Any]:
     """Versions that trained the runs, that continued them, and that made the page, beside each other."""
-    kept = compared.folder / (comparison.FILE if comparison.is_comparison(compared.folder) else CONFIG)
-    values = read_json(kept)
+    known = (comparison.FILE, sweep.FILE, CONFIG)
+    values = next(read_json(compared.folder / name) for name in known if (compared.folder / name).exists())
     made = [("trained with", values.get("versions", {}))]
     made += [("continued with", each) for each in values.get("resumed_with", [])]
     made.append(("this page", versions()))

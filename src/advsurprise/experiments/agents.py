@@ -16,9 +16,8 @@ from typing import Annotated, Any
 import tyro
 
 from advsurprise import api, zoo
-from advsurprise.config import as_command
 from advsurprise.errors import UserError
-from advsurprise.evaluation import labels
+from advsurprise.evaluation import labels, provenance
 from advsurprise.evaluation.statistics import Estimate
 from advsurprise.training import checkpoint, files
 from advsurprise.training.folder import CONFIG, read_json
@@ -80,7 +79,7 @@ def card_of(agent: api.Trained, settings: Settings) -> dict[str, Any]:
         "seed": cfg.seeds[0],
         "chosen": "the only seed that was trained with these settings; not the best of several",
         "sees": settings.sees,
-        "command": as_command(cfg),
+        "command": provenance.train_command({cfg.method: cfg}),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "evaluation": {"episodes": EPISODES, "seeds": SEEDS, "first_seed": api.EVALUATION_SEED},
         "shown": list(settings.shown),

@@ -27,9 +27,9 @@ from advsurprise.evaluation.curves import Curve, summarise
 from advsurprise.experiments import control, coverage, emergence, evaluate, horizon
 from advsurprise.experiments.cells import binned
 from advsurprise.experiments.figure import Arm, Figure, Results, Scale
-from advsurprise.experiments.jobs import Job, Log, run_jobs
 from advsurprise.experiments.settings import BODIES, EPISODES, ROLLOUT, SEEDS, train_words, tuned
 from advsurprise.training import files
+from advsurprise.training.jobs import Job, Log, run_jobs
 from advsurprise.training.metrics import read_rows
 from advsurprise.training.versions import versions
 

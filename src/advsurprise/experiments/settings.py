@@ -8,8 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from advsurprise.evaluation.provenance import seeds as seed_words
-from advsurprise.evaluation.provenance import setting
+from advsurprise.evaluation import provenance
 from advsurprise.experiments.figure import Arm
 
 BODIES, ROLLOUT, MINIBATCH = 64, 128, 256
@@ -63,7 +62,7 @@ def train_words(
     """The command that trains one arm in one world; given again it goes on where it was stopped."""
     fields = {"rollout": ROLLOUT, "ppo.minibatch": MINIBATCH, "save_every": SAVE_EVERY}
     fields |= {f"env.{name}": value for name, value in world_fields.items()} | arm.fields
-    bodies = fields.pop("bodies", BODIES)
-    words = ["train", "--env", world, "--method", arm.method, "--bodies", str(bodies), "--seeds", seed_words(seeds)]
-    words += ["--steps", str(steps), *(f"--set={name}={setting(value)}" for name, value in fields.items())]
-    return (sys.executable, "-m", "advsurprise", *words, "--out", str(out), "--json")
+    flags = {"env": world, "method": arm.method, "steps": steps, "seeds": provenance.seeds(seeds)}
+    flags["bodies"] = fields.pop("bodies", BODIES)
+    changed = {name: provenance.setting(value) for name, value in fields.items()}
+    return (sys.executable, "-m", "advsurprise", *provenance.flag_words(flags, changed, out), "--json")

@@ -22,10 +22,10 @@ from advsurprise.errors import UserError
 from advsurprise.evaluation.play import play
 from advsurprise.experiments.cells import seed_means
 from advsurprise.experiments.figure import LAST, Arm
-from advsurprise.experiments.jobs import Job, Log, run_jobs
 from advsurprise.experiments.settings import FOUR, train_words
 from advsurprise.learning.interaction import Agent
 from advsurprise.training import files
+from advsurprise.training.jobs import Job, Log, run_jobs
 from advsurprise.training.metrics import read_rows
 
 SEEDS = (100, 101, 102, 103)

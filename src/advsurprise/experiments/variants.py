@@ -14,9 +14,9 @@ from advsurprise.errors import UserError
 from advsurprise.evaluation.provenance import setting
 from advsurprise.experiments.cells import binned
 from advsurprise.experiments.figure import Arm, as_csv
-from advsurprise.experiments.jobs import Job, Log, run_jobs
 from advsurprise.experiments.settings import FOUR, train_words, turns
 from advsurprise.training import files
+from advsurprise.training.jobs import Job, Log, run_jobs
 from advsurprise.training.metrics import read_rows
 
 SEEDS = (100, 101, 102)

@@ -179,6 +179,12 @@ def save_without_worlds(folder: pathlib.Path, cfg: RunConfig, number: int, state
         log(f"saved update {number} of {folder}; resumed, it begins new episodes")
 
 
+def updates_done(folder: pathlib.Path) -> int:
+    """Updates behind the newest good checkpoint of a run."""
+    record, _ = checkpoint.newest_good(folder / CHECKPOINTS)
+    return 0 if record is None else checkpoint.read_record(record)["step"]
+
+
 def load_agents(folder: pathlib.Path) -> tuple[RunConfig, list[Agent], int]:
     """A trained run: its configuration, one agent per seed, and the updates done."""
     cfg = read_run(folder)
