@@ -411,7 +411,7 @@ from advsurprise import methods
 from advsurprise.types import EnvSpec
 for fields in ({{"first": "both"}}, {{"scope": "week"}}, {{"fit_on": "none"}}):
     try:
-        methods.make("adversarial-surprise", {SPEC!r}, **fields)
+        methods.method_class("adversarial-surprise")({SPEC!r}, **fields)
     except ValueError as error:
         print(error)
 """

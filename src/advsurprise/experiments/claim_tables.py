@@ -45,7 +45,7 @@ def measured(figure: str, columns: dict[str, str]) -> Callable[[pathlib.Path], s
         found = Results.read(results.parents[1] / "results" / figure)
         rows = []
         for world, arm in FIGURES[figure].runs:
-            cells = [bootstrapped(found.of_frozen(world, arm, column), 2) for column in columns]
+            cells = [bootstrapped(found.of_frozen(world, arm, column).tolist(), 2) for column in columns]
             rows.append((world, FIGURES[figure].arms[arm].label, *cells))
         return markdown(("world", "method", *columns.values()), rows, left=2)
 

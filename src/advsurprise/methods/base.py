@@ -14,7 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from advsurprise.learning.density import AbstractDensity, Categorical, Gaussian, pixel_gaussian
+from advsurprise.learning.density import (
+    AbstractDensity,
+    Categorical,
+    CategoricalStats,
+    Gaussian,
+    GaussianStats,
+    pixel_gaussian,
+)
 from advsurprise.learning.fit import FitResult, FitTask
 from advsurprise.learning.images import numbers, shrink
 from advsurprise.types import CONTINUE, EnvSpec, Frames, Measure, Measured, Rollout, Score, TimeStep, View
@@ -186,7 +193,7 @@ class DensityMemory(eqx.Module):
 
     frames: Frames
     """The last observations."""
-    stats: eqx.Module
+    stats: CategoricalStats | GaussianStats
     """The density model's sufficient statistics."""
     time: Int[Array, ""]
     """Steps taken in this episode."""
