@@ -24,7 +24,7 @@ from advsurprise.config import RunConfig
 from advsurprise.errors import UserError, nearest
 from advsurprise.evaluation import labels, plot
 from advsurprise.evaluation.curves import Curve, summarise
-from advsurprise.experiments import control, coverage, emergence, evaluate, horizon
+from advsurprise.experiments import control, coverage, emergence, evaluate, horizon, incentive
 from advsurprise.experiments.cells import binned
 from advsurprise.experiments.figure import Arm, Figure, Results, Scale
 from advsurprise.experiments.settings import BODIES, EPISODES, ROLLOUT, SEEDS, train_words, tuned
@@ -33,7 +33,7 @@ from advsurprise.training.jobs import Job, Log, run_jobs
 from advsurprise.training.metrics import read_rows
 from advsurprise.training.versions import versions
 
-FIGURES = {each.name: each for each in (coverage.FIGURE, control.FIGURE, emergence.FIGURE, horizon.FIGURE)}
+FIGURES = {each.FIGURE.name: each.FIGURE for each in (coverage, control, emergence, horizon, incentive)}
 CLAIMS, ABOUT = "claims.json", "about.json"
 BINS = 64
 """Rows that are kept of each run and training seed."""
