@@ -115,9 +115,8 @@ def _measure(steps: Steps, scope: str) -> dict[str, np.ndarray]:
 
 def of(results: Results, setting: Setting, scope: str, behaviour: str, column: str = "pay_seen") -> np.ndarray:
     """Each seed's mean."""
-    whose = (*setting, scope, behaviour)
-    names = ("world", "turn", "explore", "scope", "arm")
-    mine = [row for row in results.rows if tuple(row[name] for name in names) == whose]
+    whose = {"arm": behaviour, "scope": scope, **setting._asdict()}
+    mine = [row for row in results.rows if all(row[name] == value for name, value in whose.items())]
     values = [row[column] for row in sorted(mine, key=lambda row: row["seed"])]
     return np.asarray([np.nan if value == "" else value for value in values], np.float64)
 

@@ -1,5 +1,6 @@
 """Tables of what scripted players are paid, from results/incentive (docs/incentive.md)."""
 
+import functools
 import pathlib
 from collections.abc import Callable, Sequence
 
@@ -25,6 +26,7 @@ WORLDS = (FOUR_32, NOISY_32, SWITCH_32, DOOR_32, LOCK_32)
 TURNS = (FOUR_32, *SHORT)
 
 
+@functools.cache
 def _read(docs_results: pathlib.Path) -> Results:
     return Results.read(docs_results.parent.parent / "results" / "incentive")
 
