@@ -98,7 +98,7 @@ def test_the_list_says_what_each_costs_and_what_came_of_it(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     cli.main(["reproduce", "--list", "--json"])
     figures = {each["name"]: each for each in json.loads(capsys.readouterr().out)["figures"]}
-    assert set(figures) == {"coverage", "control", "emergence", "horizon"}
+    assert set(figures) == {"coverage", "control", "emergence", "horizon", "incentive"}
     assert figures["coverage"]["status"] == "not made"
     assert figures["coverage"]["scales"]["full"] == {
         "seeds": 10,
@@ -125,6 +125,7 @@ def test_the_list_says_what_each_costs_and_what_came_of_it(tmp_path, monkeypatch
         (("coverage", "--steps", "100"), "at least one update's 8,192"),
         (("coverage", "--steps", "many"), "--steps must be a whole number"),
         (("coverage", "--workers", "0"), "--workers must be at least 1"),
+        (("incentive", "--steps", "5M"), "incentive trains nothing"),
     ],
 )
 def test_mistakes_get_one_sentence(words, sentence, tmp_path, monkeypatch, capsys):

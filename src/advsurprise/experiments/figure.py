@@ -66,19 +66,21 @@ class Results:
     rows: tuple[dict[str, Any], ...]
     """Means over equal stretches of training, for each world, arm and training seed."""
     frozen: tuple[dict[str, Any], ...]
-    """Means over the episodes of each training seed's frozen policies."""
+    """Means over the episodes of each training seed's frozen policies; none if nothing was trained."""
 
     @classmethod
     def read(cls, folder: pathlib.Path) -> "Results":
         """From the files of a folder."""
         try:
-            return cls(tuple(read_csv(folder / ROWS)), tuple(read_csv(folder / FROZEN)))
+            frozen = folder / FROZEN
+            return cls(tuple(read_csv(folder / ROWS)), tuple(read_csv(frozen)) if frozen.exists() else ())
         except OSError as error:
             raise UserError(f"{folder} holds no results: {error.strerror}") from None
 
     def files(self, folder: pathlib.Path) -> dict[pathlib.Path, str]:
         """The files, to be written."""
-        return {folder / ROWS: as_csv(self.rows), folder / FROZEN: as_csv(self.frozen)}
+        frozen = {folder / FROZEN: as_csv(self.frozen)} if self.frozen else {}
+        return {folder / ROWS: as_csv(self.rows), **frozen}
 
     def curve(self, world: str, arm: str, column: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, "S T"]]:
         """Steps and each training seed's values over training; nan where there is none."""
@@ -99,6 +101,20 @@ class Results:
         """Each training seed's mean over the episodes of its frozen policies."""
         mine = [row for row in self.frozen if (row["world"], row["arm"]) == (world, arm)]
         return np.asarray([row[column] for row in sorted(mine, key=lambda row: row["seed"])], np.float64)
+
+
+@dataclass(frozen=True)
+class Untrained:
+    """How a figure is made for which nothing is trained: its arms are scripted."""
+
+    make: Callable[[Scale, int, Callable[[str], None]], Results]
+    """From the scale, the number of seeds and a function that logs a line."""
+    draw: Callable[[Results], dict[str, bytes]]
+    """The figure as the contents of files, by their endings."""
+    seeds: dict[Scale, int]
+    """Seeds that layouts and noise are drawn with, from 0 on."""
+    seconds: dict[Scale, int]
+    """How long it takes on two cores of a CPU."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +139,8 @@ class Figure:
     """Of these the panels."""
     judge: Callable[[Results], list[Claim]]
     """The claims, from the numbers."""
+    untrained: Untrained | None = None
+    """Of a figure for which nothing is trained: how it is made."""
 
     @property
     def runs(self) -> list[tuple[str, str]]:

@@ -24,7 +24,7 @@ from advsurprise.config import RunConfig
 from advsurprise.errors import UserError, nearest
 from advsurprise.evaluation import labels, plot
 from advsurprise.evaluation.curves import Curve, summarise
-from advsurprise.experiments import control, coverage, emergence, evaluate, horizon
+from advsurprise.experiments import control, coverage, emergence, evaluate, horizon, incentive
 from advsurprise.experiments.cells import binned
 from advsurprise.experiments.figure import Arm, Figure, Results, Scale
 from advsurprise.experiments.settings import BODIES, EPISODES, ROLLOUT, SEEDS, train_words, tuned
@@ -33,7 +33,7 @@ from advsurprise.training.jobs import Job, Log, run_jobs
 from advsurprise.training.metrics import read_rows
 from advsurprise.training.versions import versions
 
-FIGURES = {each.name: each for each in (coverage.FIGURE, control.FIGURE, emergence.FIGURE, horizon.FIGURE)}
+FIGURES = {each.FIGURE.name: each.FIGURE for each in (coverage, control, emergence, horizon, incentive)}
 CLAIMS, ABOUT = "claims.json", "about.json"
 BINS = 64
 """Rows that are kept of each run and training seed."""
@@ -71,12 +71,19 @@ def find(name: str) -> Figure:
 def ask(name: str, *, scale: Scale, seeds: int | None, steps: int | None, out: pathlib.Path | None) -> Asked:
     """A figure with what is asked for, or with what its scale has."""
     figure = find(name)
-    seeds, steps = SEEDS[scale] if seeds is None else seeds, figure.steps[scale] if steps is None else steps
+    if figure.untrained and steps is not None:
+        raise UserError(f"{name} trains nothing: leave out --steps")
+    seeds, steps = seeds_of(figure, scale) if seeds is None else seeds, figure.steps[scale] if steps is None else steps
     if seeds < 1:
         raise UserError(f"--seeds must be at least 1, not {seeds}")
     if steps < BODIES * ROLLOUT:
         raise UserError(f"--steps must be at least one update's {BODIES * ROLLOUT:,}, not {steps:,}")
     return Asked(figure, scale, seeds, steps, out or pathlib.Path("runs/reproduce") / f"{name}-{scale}")
+
+
+def seeds_of(figure: Figure, scale: Scale) -> int:
+    """How many seeds a scale has."""
+    return figure.untrained.seeds[scale] if figure.untrained else SEEDS[scale]
 
 
 # --------------------------------------------------------------------------------------------------------- making it
@@ -87,6 +94,9 @@ def reproduce(asked: Asked, *, workers: int, log: Log) -> dict[str, Any]:
     if workers < 1:
         raise UserError(f"--workers must be at least 1, not {workers}")
     files.make_folder(asked.out)
+    if asked.figure.untrained:
+        results = asked.figure.untrained.make(asked.scale, asked.seeds, log)
+        return {"figure": asked.figure.name, "out": str(asked.out), "signal": 0, "failed": {}} | write(asked, results)
     jobs = [job(asked, world, arm) for world, arm in asked.figure.runs]
     failed, stopped = run_jobs(jobs, workers=workers, folder=asked.out, log=log)
     result: dict[str, Any] = {"figure": asked.figure.name, "out": str(asked.out), "signal": stopped, "failed": failed}
@@ -137,23 +147,27 @@ def _rounded(value: float | int) -> float | int | str:
 def write(asked: Asked, results: Results) -> dict[str, Any]:
     """Writes the numbers, the claims and the figure."""
     figure = asked.figure
-    about = {
-        "figure": figure.name,
-        "scale": asked.scale,
+    about = {"figure": figure.name, "scale": asked.scale, **_made_with(asked)}
+    about |= {"versions": versions(), "date": datetime.date.today().isoformat()}
+    made = contents(figure, results, about, asked.out)
+    files.write_all(made)
+    return {"claims": claims_of(figure, results), "files": [str(path) for path in made]}
+
+
+def _made_with(asked: Asked) -> dict[str, Any]:
+    figure = asked.figure
+    command = f"advsurprise reproduce {figure.name} --scale {asked.scale} --seeds {asked.seeds}"
+    if figure.untrained:
+        return {"layout_seeds": asked.seeds, "steps": asked.steps, "command": command}
+    return {
         "training_seeds": asked.seeds,
         "steps": asked.steps,
         "episodes": asked.episodes,
         "bodies": BODIES,
         "rollout": ROLLOUT,
-        "command": f"advsurprise reproduce {figure.name} --scale {asked.scale} --seeds {asked.seeds}"
-        f" --steps {asked.steps}",
+        "command": f"{command} --steps {asked.steps}",
         "tuned": {arm: tuned().get(each.method, {}) for arm, each in figure.arms.items()},
-        "versions": versions(),
-        "date": datetime.date.today().isoformat(),
     }
-    made = contents(figure, results, about, asked.out)
-    files.write_all(made)
-    return {"claims": claims_of(figure, results), "files": [str(path) for path in made]}
 
 
 def contents(
@@ -183,6 +197,8 @@ def without_nan(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def drawn(figure: Figure, results: Results) -> dict[str, bytes]:
     """The figure as PNG and PDF: a panel for every measure, a line for every arm and world."""
+    if figure.untrained:
+        return figure.untrained.draw(results)
     worlds = list(figure.worlds)
     panels: dict[str, list[Curve]] = {}
     for column in figure.drawn:
@@ -222,9 +238,12 @@ def _listed(figure: Figure, folder: pathlib.Path) -> dict[str, Any]:
     claims = _read(folder / CLAIMS) or []
     scales: dict[str, Any] = {}
     for scale in ("small", "full"):
-        total = len(figure.runs) * SEEDS[scale] * figure.steps[scale]
+        seeds = seeds_of(figure, scale)
+        total = len(figure.runs) * seeds * figure.steps[scale]
         costs = {f"{where}_s": round(total / rate) for where, rate in RATES.items()}
-        scales[scale] = {"seeds": SEEDS[scale], "steps": figure.steps[scale], **costs}
+        if figure.untrained:
+            costs = {f"{where}_s": figure.untrained.seconds[scale] for where in RATES}
+        scales[scale] = {"seeds": seeds, "steps": figure.steps[scale], **costs}
     verdicts = [claim["verdict"] for claim in claims]
     return {
         "name": figure.name,
@@ -235,7 +254,7 @@ def _listed(figure: Figure, folder: pathlib.Path) -> dict[str, Any]:
         "scales": scales,
         "status": "not made"
         if made is None
-        else f"made with {made['training_seeds']} seeds of {made['steps']:,} steps",
+        else f"made with {made.get('training_seeds') or made['layout_seeds']} seeds of {made['steps']:,} steps",
         "claims": [claim["claim"] for claim in claims],
         "verdict": {each: verdicts.count(each) for each in dict.fromkeys(verdicts)},
     }
