@@ -273,7 +273,7 @@ def list_text(result: dict[str, Any]) -> str:
     for each in result["figures"]:
         verdict = ", ".join(f"{number} {name}" for name, number in each["verdict"].items())
         lines.append(f"{each['name']:12}{each['question']} ({each['paper']})")
-        lines.append(f"{'':12}{', '.join(each['worlds'])}: {', '.join(each['methods'])}")
+        lines.append(f"{'':12}{'; '.join(each['worlds'])}: {'; '.join(each['methods'])}")
         for scale, cost in each["scales"].items():
             times = f"about {_time(cost['two_cores_s'])} on two cores, {_time(cost['gpu_s'])} on a GPU"
             lines.append(f"{'':12}{scale}: {cost['seeds']} seeds of {cost['steps']:,} steps, {times}")
