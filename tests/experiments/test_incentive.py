@@ -1,5 +1,7 @@
 """Scripted players: what they do, what they are paid, and the claims made of it."""
 
+import collections
+import itertools
 import json
 import math
 import pathlib
@@ -142,16 +144,18 @@ def test_control_shuts_and_locks_itself_in():
 
 
 def test_published_rows_are_whole():
-    results, about = Results.read(RESULTS), json.loads((RESULTS / "about.json").read_text())
-    for setting in incentive.SETTINGS:
-        for name, behaviour in BEHAVIOURS.items():
-            found = [incentive.of(results, setting, scope, name) for scope in incentive.SCOPES]
-            assert len(found[0]) == about["layout_seeds"]
-            assert len(found[1]) == (0 if behaviour.pose == "repeat" else about["layout_seeds"])
-            # Without the steps of an empty model it is the pay less 49 ln C for each of them.
-            paid = incentive.of(results, setting, "episode", name, "pay_episode")
-            classes = {"rooms/door": 11, "rooms/lock": 13, "rooms/switch": 13}.get(setting.world, 12)
-            np.testing.assert_allclose(paid, 32 * found[0] - 49 * math.log(classes), rtol=1e-4)
+    rows, about = Results.read(RESULTS).rows, json.loads((RESULTS / "about.json").read_text())
+    names = ("world", "turn", "explore", "scope", "arm")
+    found = collections.Counter(tuple(row[name] for name in names) for row in rows)
+    repeats = {name for name, behaviour in BEHAVIOURS.items() if behaviour.pose == "repeat"}
+    expected = itertools.product(incentive.SETTINGS, incentive.SCOPES, BEHAVIOURS)
+    whole = {(*setting, scope, arm) for setting, scope, arm in expected if scope == "episode" or arm not in repeats}
+    assert found == dict.fromkeys(whole, about["layout_seeds"])
+    # The pay of an episode's 32 scored steps is 49 ln C below that without the step of an empty model.
+    classes = {"rooms/door": 11, "rooms/lock": 13, "rooms/switch": 13}
+    for row in (row for row in rows if row["scope"] == "episode"):
+        constant = 49 * math.log(classes.get(row["world"], 12))
+        assert row["pay_episode"] == pytest.approx(32 * row["pay_seen"] - constant, rel=1e-4)
 
 
 def _rows(pay):
