@@ -68,6 +68,7 @@ SETTINGS = (
 PLACES = (RUN, COMPARISON, NOTE, WORLD, CONFIGURATION, "nowhere", "", ".", f"{RUN}/config.json", f"{COMPARISON}/random")
 VERBS: dict[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
     "train": (0, ("env", "method", "steps", "seeds", "bodies", "config", "set", "track", "fresh"), ("--out", NOTE)),
+    "sweep": (1, ("grid", "env", "method", "steps", "seeds", "bodies", "set", "on", "workers"), ("--dry-run",)),
     "resume": (1, ("allow",), ("--steps", "1")),
     "eval": (1, ("env", "set", "cross", "allow"), ("--episodes", "3")),
     "plot": (2, ("metric", "out", "allow"), ("--smooth", "0")),
