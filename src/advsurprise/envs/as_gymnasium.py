@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from advsurprise.envs.packed import Ended, many_bodies, one_body
+from advsurprise.envs.packed import Shown, many_bodies, one_body
 from advsurprise.envs.picture import draw
 from advsurprise.envs.rooms import RoomState, RoomWorld, make
 from advsurprise.errors import UserError
@@ -89,6 +89,7 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._programs = many_bodies(self.world, num_envs)
+        self._mask_names = [f"_{measure.name}" for measure in self.world.spec.measures]
         self._packed: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
@@ -99,24 +100,21 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
             self._packed = self._programs.begin(np.int32(self.np_random.integers(2**31)))
         else:
             self._packed = self._programs.restart(self._begun(), _check_mask(mask, self.num_envs))
-        shown, _ = self._programs.read(self._packed)
-        return shown.obs.copy(), _with_masks(shown.info, self.num_envs)
+        shown = self._programs.read(self._packed)
+        return shown.obs.copy(), self._with_masks(shown.info)
 
     def step(self, actions):
         """Takes one step with every body."""
-        actions = np.asarray(actions)
-        if actions.shape != (self.num_envs,) or not self.action_space.contains(actions.astype(np.int64)):
-            raise UserError(
-                f"actions must be {self.num_envs} whole numbers from 0 to {self.world.spec.num_actions - 1}"
-            )
-        self._packed = self._programs.step(self._begun(), actions.astype(np.int32))
-        shown, ended = self._programs.read(self._packed)
-        info = _with_masks(shown.info, self.num_envs)
-        done = shown.terminated | shown.truncated
-        if done.any():
-            info |= _final(ended(), done)
+        self._packed = self._programs.step(self._begun(), self._check_actions(actions))
+        shown = now = self._programs.read(self._packed)
+        ended = shown.terminated | shown.truncated
+        final = {}
+        if ended.any():
+            self._packed = self._programs.renew(self._packed, ended)
+            final, now = _final(shown, ended), self._programs.read(self._packed)
         # Observations are often kept: they get memory of their own.
-        return shown.obs.copy(), shown.reward.astype(np.float64), shown.terminated, shown.truncated, info
+        rewards, info = shown.reward.astype(np.float64), self._with_masks(now.info) | final
+        return now.obs.copy(), rewards, shown.terminated, shown.truncated, info
 
     def render(self):
         """A picture of every body's world."""
@@ -131,6 +129,18 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
     def close_extras(self, **kwargs: Any) -> None:
         """Drops the states."""
         self._packed = None
+
+    def _check_actions(self, actions: Any) -> np.ndarray:
+        actions, limit = np.asarray(actions), self.world.spec.num_actions
+        # As unsigned numbers, those below 0 are above the limit.
+        if actions.shape != (self.num_envs,) or not (actions.astype(np.int64).view(np.uint64) < limit).all():
+            raise UserError(f"actions must be {self.num_envs} whole numbers from 0 to {limit - 1}")
+        return actions.astype(np.int32)
+
+    def _with_masks(self, info: Mapping[str, Any]) -> dict[str, Any]:
+        """Gymnasium's vector convention: beside each key, which bodies have it (here all)."""
+        masks = np.ones((len(info), self.num_envs), bool)
+        return {**info, **dict(zip(self._mask_names, masks, strict=True))}
 
     def _begun(self) -> Any:
         if self._packed is None:
@@ -161,18 +171,12 @@ def _spaces(world: RoomWorld) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Di
     return box, gymnasium.spaces.Discrete(spec.num_actions)
 
 
-def _with_masks(info: Mapping[str, Any], bodies: int) -> dict[str, Any]:
-    """Gymnasium's vector convention: beside each key, which bodies have it (here all)."""
-    masks = np.ones((len(info), bodies), bool)
-    return {**info, **{f"_{key}": mask for key, mask in zip(info, masks, strict=True)}}
-
-
-def _final(ended: Ended, done: np.ndarray) -> dict[str, Any]:
+def _final(shown: Shown, ended: np.ndarray) -> dict[str, Any]:
     """Last observations and measures of the bodies whose episodes ended."""
-    final_obs = np.full(len(done), None, dtype=object)
-    for body in np.flatnonzero(done):
-        final_obs[body] = ended.obs[body].copy()
-    final_info = {key: np.where(done, value, np.zeros_like(value)) for key, value in ended.info.items()}
-    final_info |= {f"_{key}": done.copy() for key in ended.info}
+    final_obs = np.full(len(ended), None, dtype=object)
+    for body in np.flatnonzero(ended):
+        final_obs[body] = shown.obs[body].copy()
+    final_info = {key: np.where(ended, value, np.zeros_like(value)) for key, value in shown.info.items()}
+    final_info |= {f"_{key}": ended.copy() for key in shown.info}
     finals = {"final_obs": final_obs, "final_info": final_info}
-    return finals | {f"_{key}": done.copy() for key in finals}
+    return finals | {f"_{key}": ended.copy() for key in finals}

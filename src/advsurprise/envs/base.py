@@ -203,6 +203,10 @@ def reset_all(env: AbstractEnv, bodies: int, key: PRNGKeyArray):
     return key, state, timestep
 
 
+MOVE, BEGIN, RELOCATE = range(3)
+"""What the keys of one body and step are for."""
+
+
 def step_keys(key: PRNGKeyArray, count: Int[Array, ""], bodies: int) -> Key[Array, "{bodies} 3"]:
     """Keys of every body for the world's step number `count`: to move, to begin the next episode, to relocate."""
     return jax.random.split(jax.random.fold_in(key, count), (bodies, 3))
@@ -212,7 +216,7 @@ def step_all(env: AbstractEnv, keys: Key[Array, "B 3"], state, action: Int[Array
     """Steps every body: states and timesteps."""
 
     def one(state, action, keys):
-        return env.step_with(state, action, move_key=keys[0], renew_key=keys[1])
+        return env.step_with(state, action, move_key=keys[MOVE], renew_key=keys[BEGIN])
 
     return jax.vmap(one)(state, action, keys)
 
@@ -231,4 +235,4 @@ def relocate_all(env: AbstractEnv, keys: Key[Array, "B 3"], first, state, reques
         fresh = if_any(restart, lambda both: env.renew(both[0], key=both[1]), lambda both: both[0], (state, key))
         return tree.select(restart, fresh, first), fresh, env.shown(fresh)
 
-    return jax.vmap(one)(first, state, request, keys[:, 2])
+    return jax.vmap(one)(first, state, request, keys[:, RELOCATE])

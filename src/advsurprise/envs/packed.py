@@ -6,6 +6,7 @@ front, and numpy looks into it without copying.
 """
 
 import functools
+import itertools
 from collections.abc import Callable
 from struct import Struct
 from typing import Any, NamedTuple
@@ -15,9 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental.xla_metadata import set_xla_metadata
-from jaxtyping import Array, Bool, Int, UInt8, UInt32
+from jaxtyping import Array, Bool, Int, PRNGKeyArray, UInt8, UInt32
 
-from advsurprise.envs.base import AbstractEnv, relocate_all, reset_all, step_all, step_keys
+from advsurprise import tree
+from advsurprise.envs.base import BEGIN, MOVE, AbstractEnv, relocate_all, reset_all, step_keys
 from advsurprise.types import CONTINUE, RESTART, TimeStep
 
 KEPT = 16
@@ -26,42 +28,83 @@ ALIGNMENT = 8
 """Buffers are so many bytes long, or a multiple: what follows one is aligned as well."""
 
 
+class Place(NamedTuple):
+    """Where a leaf lies."""
+
+    begin: int
+    """Its first byte."""
+    end: int
+    """The first byte behind it."""
+    dtype: np.dtype
+    """Its type."""
+    shape: tuple[int, ...]
+    """Its shape."""
+
+
 class Layout:
     """Where the leaves of a tree of arrays lie in a buffer of bytes: the widest first, so that each is aligned."""
 
     def __init__(self, like: Any):
         leaves, self._structure = jax.tree.flatten(like)
         self._order = sorted(range(len(leaves)), key=lambda index: -leaves[index].dtype.itemsize)
-        self.places: list[tuple[int, int, np.dtype, tuple[int, ...]]] = [(0, 0, np.dtype("u1"), ())] * len(leaves)
-        """Begin, end, type and shape of every leaf."""
+        self._places: list[Place] = [Place(0, 0, np.dtype("u1"), ())] * len(leaves)
         begin = 0
         for index in self._order:
             leaf = leaves[index]
             end = begin + leaf.size * leaf.dtype.itemsize
-            self.places[index] = begin, end, np.dtype(leaf.dtype), leaf.shape
+            self._places[index] = Place(begin, end, np.dtype(leaf.dtype), leaf.shape)
             begin = end
         self._padding = -begin % ALIGNMENT
         self.size = begin + self._padding
         """Length in bytes."""
+        self._names = [str(index) for index in range(len(leaves))]
+        fields = {
+            "names": self._names,
+            "formats": [(place.dtype, place.shape) for place in self._places],
+            "offsets": [place.begin for place in self._places],
+            "itemsize": self.size,
+        }
+        self._record = np.dtype(fields)
 
     def pack(self, tree: Any) -> UInt8[Array, " size"]:
-        """The tree as bytes, in a compiled program."""
+        """The tree as bytes, in a compiled program. Leaves of one width are joined before they become bytes: every
+        change of width is a kernel of its own."""
         leaves = jax.tree.leaves(tree)
-        parts = [leaves[index].reshape(leaves[index].size).view(jnp.uint8) for index in self._order]
-        return jnp.concatenate([*parts, jnp.zeros(self._padding, jnp.uint8)])
+        parts = [jnp.zeros(self._padding, jnp.uint8)]
+        for number, indices in self._by_width():
+            words = [leaves[index].reshape(leaves[index].size).view(number) for index in indices]
+            parts.insert(-1, jnp.concatenate(words).view(jnp.uint8))
+        return jnp.concatenate(parts)
 
-    def unpack(self, buffer: Any) -> Any:
-        """The tree again: in a compiled program, or as views of a numpy array."""
-        leaves = [buffer[begin:end].view(dtype).reshape(shape) for begin, end, dtype, shape in self.places]
+    def unpack(self, buffer: UInt8[Array, " size"]) -> Any:
+        """The tree again, in a compiled program."""
+        leaves: list[Any] = [None] * len(self._places)
+        for number, indices in self._by_width():
+            first = self._places[indices[0]].begin
+            words = buffer[first : self._places[indices[-1]].end].view(number)
+            for index in indices:
+                begin, end, dtype, shape = self._places[index]
+                part = words[(begin - first) // number.itemsize : (end - first) // number.itemsize]
+                leaves[index] = part.view(dtype).reshape(shape)
         return jax.tree.unflatten(self._structure, leaves)
+
+    def views(self, buffer: UInt8[np.ndarray, " size"]) -> Any:
+        """The tree as views of a buffer in memory."""
+        record = buffer.view(self._record).reshape(())
+        return jax.tree.unflatten(self._structure, [record[name] for name in self._names])
 
     def numbers(self) -> tuple[Struct, Any]:
         """A struct that reads all leaves from a buffer at once, single numbers as Python's; and the tree of their
         indices in what it reads."""
-        found = [self.places[index] for index in self._order]
+        found = [self._places[index] for index in self._order]
         formats = (dtype.char if not shape else f"{end - begin}s" for begin, end, dtype, shape in found)
         where = sorted(range(len(self._order)), key=self._order.__getitem__)
         return Struct("=" + "".join(formats)), jax.tree.unflatten(self._structure, where)
+
+    def _by_width(self) -> list[tuple[np.dtype, list[int]]]:
+        """Unsigned numbers of each width, and the leaves of that width, in the order they lie in."""
+        groups = itertools.groupby(self._order, key=lambda index: self._places[index].dtype.itemsize)
+        return [(np.dtype(f"u{width}"), list(indices)) for width, indices in groups]
 
 
 class Shown(NamedTuple):
@@ -77,15 +120,6 @@ class Shown(NamedTuple):
     """The clock ran out."""
     info: dict[str, Any]
     """Measures of the state that `obs` is of."""
-
-
-class Ended(NamedTuple):
-    """What the last step of an episode led to."""
-
-    obs: Any
-    """The last observation."""
-    info: dict[str, Any]
-    """The last measures."""
 
 
 class Bodies(eqx.Module):
@@ -138,22 +172,24 @@ class OneBody:
         info = {name: numbers[index] for name, index in where.info.items()}
         return obs, numbers[where.reward], numbers[where.terminated], numbers[where.truncated], info
 
-    def state(self, packed: UInt8[Any, " size"]) -> Any:
+    def state(self, packed: UInt8[np.ndarray, " size"]) -> Any:
         """The world's state."""
-        return self._state.unpack(packed[self._shown.size :])
+        return self._state.views(packed[self._shown.size :])
 
     def _begin(self, packed, seed):
-        state = self.world.renew(self.state(packed), key=jax.random.key(seed))
+        state = self.world.renew(self._unpack(packed), key=jax.random.key(seed))
         return self._pack(_shown(self.world.shown(state)), state)
 
     def _step(self, packed, action_and_seed):
         action, seed = action_and_seed
-        state, outcome = self.world.transition(self.state(packed), action, key=jax.random.key(seed))
-        ended = outcome.terminated, outcome.truncated
-        return self._pack(Shown(self.world.observe(state), outcome.reward, *ended, self.world.measure(state)), state)
+        state, shown = _move(self.world, self._unpack(packed), action, jax.random.key(seed))
+        return self._pack(shown, state)
 
     def _pack(self, shown: Shown, state: Any) -> UInt8[Array, " size"]:
         return jnp.concatenate([self._shown.pack(shown), self._state.pack(state)])
+
+    def _unpack(self, packed: UInt8[Array, " size"]) -> Any:
+        return self._state.unpack(packed[self._shown.size :])
 
 
 class ManyBodies:
@@ -163,10 +199,9 @@ class ManyBodies:
         self.world, self.bodies = world, bodies
         start, timestep = jax.eval_shape(self._start, jnp.int32(0))
         self._shown = Layout(_shown(timestep))
-        self._ended = Layout(_ended(timestep))
         self._state = Layout(start)
-        self._front = self._shown.size + self._ended.size
-        self._like = jax.ShapeDtypeStruct((self._front + self._state.size,), jnp.uint8)
+        self._like = jax.ShapeDtypeStruct((self._shown.size + self._state.size,), jnp.uint8)
+        self._which = jax.ShapeDtypeStruct((bodies,), jnp.bool_)
 
     def __reduce__(self):
         return many_bodies, (self.world, self.bodies)
@@ -178,33 +213,49 @@ class ManyBodies:
 
     @functools.cached_property
     def step(self) -> Any:
-        """Program: a buffer and actions to the buffer one step later. Finished episodes are followed by others."""
+        """Program: a buffer and actions to the buffer one step later. No episode follows another."""
         return _compile(self._step, self._like, jax.ShapeDtypeStruct((self.bodies,), jnp.int32))
 
     @functools.cached_property
+    def renew(self) -> Any:
+        """Program: a buffer and which bodies' episodes ended to the buffer in which their next ones have begun.
+
+        Apart from `step`, since most steps end no episode: as a branch of one program it would cost those a fifth."""
+        return _compile(self._renew, self._like, self._which)
+
+    @functools.cached_property
     def restart(self) -> Any:
-        """Program: a buffer and which bodies are to begin another episode to the buffer then."""
-        return _compile(self._restart, self._like, jax.ShapeDtypeStruct((self.bodies,), jnp.bool_))
+        """Program: a buffer and which bodies are to begin another episode by request to the buffer then."""
+        return _compile(self._restart, self._like, self._which)
 
-    def read(self, packed: UInt8[Array, " size"]) -> tuple[Shown, Callable[[], Ended]]:
-        """What bodies are shown, in arrays that can be written to; and what a step led to, unpacked when called."""
-        front = np.asarray(packed)[: self._front].copy()
-        return self._shown.unpack(front), lambda: self._ended.unpack(front[self._shown.size :])
+    def read(self, packed: UInt8[Array, " size"]) -> Shown:
+        """What bodies are shown, in arrays that can be written to."""
+        return self._shown.views(np.asarray(packed)[: self._shown.size].copy())
 
-    def state(self, packed: UInt8[Any, " size"]) -> Any:
+    def state(self, packed: UInt8[np.ndarray, " size"]) -> Any:
         """States of the world, axes [B, …]."""
-        return self._unpack(packed).state
+        return self._state.views(packed[self._shown.size :]).state
 
     def _begin(self, seed):
-        return self._pack(*self._start(seed))
+        bodies, timestep = self._start(seed)
+        return self._pack(bodies, _shown(timestep))
 
     def _step(self, packed, actions):
         before = self._unpack(packed)
         keys = step_keys(jax.random.wrap_key_data(before.key), before.count, self.bodies)
-        state, timestep = step_all(self.world, keys, before.state, actions)
-        done = jnp.any(timestep.terminated | timestep.truncated)
-        info = jax.lax.cond(done, jax.vmap(self.world.measure), lambda _: timestep.info, state)
-        return self._pack(Bodies(before.key, before.count + 1, jnp.int32(0), state), timestep, info)
+        state, shown = jax.vmap(_move, in_axes=(None, 0, 0, 0))(self.world, before.state, actions, keys[:, MOVE])
+        return self._pack(Bodies(before.key, before.count + 1, jnp.int32(0), state), shown)
+
+    def _renew(self, packed, ended: Bool[Array, " B"]):
+        before = self._unpack(packed)
+        keys = step_keys(jax.random.wrap_key_data(before.key), before.count - 1, self.bodies)
+
+        def one(state, ended, key):
+            state = tree.select(ended, self.world.renew(state, key=key), state)
+            return state, _shown(self.world.shown(state))
+
+        state, shown = jax.vmap(one)(before.state, ended, keys[:, BEGIN])
+        return self._pack(Bodies(before.key, before.count, before.restarts, state), shown)
 
     def _restart(self, packed, chosen: Bool[Array, " B"]):
         before = self._unpack(packed)
@@ -214,18 +265,17 @@ class ManyBodies:
         keys = jax.lax.fori_loop(0, before.restarts, lambda _, keys: other(keys), keys)
         request = jnp.where(chosen, RESTART, CONTINUE)
         _, state, timestep = relocate_all(self.world, keys, before.state, before.state, request)
-        return self._pack(Bodies(before.key, before.count, before.restarts + 1, state), timestep)
+        return self._pack(Bodies(before.key, before.count, before.restarts + 1, state), _shown(timestep))
 
     def _start(self, seed: Int[Array, ""]) -> tuple[Bodies, TimeStep]:
         key, state, timestep = reset_all(self.world, self.bodies, jax.random.key(seed))
         return Bodies(jax.random.key_data(key), jnp.int32(0), jnp.int32(0), state), timestep
 
-    def _pack(self, bodies: Bodies, timestep: TimeStep, info: dict[str, Array] | None = None) -> UInt8[Array, " size"]:
-        parts = self._shown.pack(_shown(timestep, info)), self._ended.pack(_ended(timestep)), self._state.pack(bodies)
-        return jnp.concatenate(parts)
+    def _pack(self, bodies: Bodies, shown: Shown) -> UInt8[Array, " size"]:
+        return jnp.concatenate([self._shown.pack(shown), self._state.pack(bodies)])
 
-    def _unpack(self, packed: UInt8[Any, " size"]) -> Bodies:
-        return self._state.unpack(packed[self._front :])
+    def _unpack(self, packed: UInt8[Array, " size"]) -> Bodies:
+        return self._state.unpack(packed[self._shown.size :])
 
 
 @functools.lru_cache(maxsize=KEPT)
@@ -260,10 +310,11 @@ def _compile_as_one(function: Callable, *like: jax.ShapeDtypeStruct) -> Any:
         return _compile(function, *like)
 
 
-def _shown(timestep: TimeStep, info: dict[str, Array] | None = None) -> Shown:
-    ends = timestep.terminated, timestep.truncated
-    return Shown(timestep.obs, timestep.reward, *ends, timestep.info if info is None else info)
+def _move(world: AbstractEnv, state: Any, action: Int[Array, ""], key: PRNGKeyArray) -> tuple[Any, Shown]:
+    state, outcome = world.transition(state, action, key=key)
+    ended = outcome.terminated, outcome.truncated
+    return state, Shown(world.observe(state), outcome.reward, *ended, world.measure(state))
 
 
-def _ended(timestep: TimeStep) -> Ended:
-    return Ended(timestep.final_obs, timestep.info)
+def _shown(timestep: TimeStep) -> Shown:
+    return Shown(timestep.obs, timestep.reward, timestep.terminated, timestep.truncated, timestep.info)

@@ -1,5 +1,6 @@
 """What the body sees: MiniGrid's egocentric, occluded view."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, UInt8, UInt32
@@ -20,8 +21,29 @@ def visible(transparent: Bool[Array, " {view*view}"], *, view: int) -> Bool[Arra
     lit = [reached] * view
     for row in reversed(range(view)):
         lit[row], reached = _cast_row(reached, rows[row], view=view)
-    bits = (jnp.stack(lit)[None, :] >> jnp.arange(view, dtype=jnp.int32)[:, None]) & 1
-    return (bits == 1).reshape(-1)
+    return _unpack(lit, view=view)
+
+
+def _unpack(lit: list[Int[Array, ""]], *, view: int) -> Bool[Array, " {view*view}"]:
+    """The bits of all rows by cell, axes [column, row], flattened.
+
+    As many rows share a word as fit. The remainder changes no word, which is below 2³¹. It is there for XLA on a CPU:
+    without it, all of the shadow casting would be repeated for every cell, but the result of a division is kept.
+    """
+    together = 31 // view
+    groups = [lit[row : row + together] for row in range(0, view, together)]
+    words = jnp.stack([_join(group, view=view) for group in groups])
+    words = jax.lax.rem(words, jnp.full_like(words, 2**32 - 1))
+    column, row = np.indices((view, view), dtype=np.uint32).reshape(2, -1)
+    return (words[row // together] >> jnp.asarray(row % together * view + column)) & 1 == 1
+
+
+def _join(rows: list[Int[Array, ""]], *, view: int) -> UInt32[Array, ""]:
+    """Rows of bits in one word, the first lowest."""
+    word = jnp.uint32(0)
+    for place, row in enumerate(rows):
+        word = word | (row.astype(jnp.uint32) << (place * view))
+    return word
 
 
 def _cast_row(reached: Int[Array, ""], clear: Int[Array, ""], *, view: int) -> tuple[Int[Array, ""], Int[Array, ""]]:
