@@ -60,7 +60,7 @@ def _trained(name):
     return loop, states, history
 
 
-# `make test` compares the loops in rooms (learning/test_parity.py), and collecting with requests (test_asp.py).
+# `make test` compares the loops in rooms (learning/test_parity.py), and collecting with requests (test_asp_rooms.py).
 @pytest.mark.long
 @pytest.mark.parametrize("name", METHODS)
 def test_the_loops_train_the_same(name):

@@ -1,131 +1,30 @@
 """Gymnasium environments behind the host contract, followed step by step with an environment that counts."""
 
 import inspect
-import json
 import os
-import shlex
 import signal
-import textwrap
 
-import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
-from gymnasium.vector.utils import batch_space
-from gymnasium.wrappers import TimeLimit
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium_worlds import BODIES, HEADER, Counting, Grid, Lockstep, Picture, counting_host, play
 
 from advsurprise import envs, methods
-from advsurprise.cli import main as cli
-from advsurprise.config import PPOConfig
 from advsurprise.envs.host.base import Host
-from advsurprise.envs.host.check import check, text
 from advsurprise.envs.host.gymnasium import GymnasiumHost, open_host
-from advsurprise.envs.host.load import Body, is_gymnasium, make_env
-from advsurprise.envs.host.spaces import read_actions, read_metadata, read_observations
+from advsurprise.envs.host.load import is_gymnasium
+from advsurprise.envs.host.spaces import read_metadata
 from advsurprise.envs.registration import IDS
 from advsurprise.errors import UserError
 from advsurprise.evaluation.play import play_host
 from advsurprise.learning.host_collect import HostCollector
 from advsurprise.learning.interaction import make_agent
-from advsurprise.learning.learn import learn, make_learner
-from advsurprise.learning.networks import ImageTorso, blank_view, make_torso
 from advsurprise.learning.players import played_by
-from advsurprise.types import CONTINUE, RESTART, REWIND, EnvSpec, TimeStep
+from advsurprise.types import CONTINUE, RESTART, REWIND, TimeStep
 
 pytestmark = pytest.mark.slow
-
-BODIES = 3
-HEADER = "import gymnasium\nimport numpy as np\nfrom gymnasium import spaces\n\n"
-
-
-class Counting(gymnasium.Env):
-    """Shows its episode and the step in it, in one array that it writes over. Action 4 ends an episode from step 5."""
-
-    observation_space = spaces.Box(0, 1000, (2,), np.float32)
-    action_space = spaces.Discrete(2, start=3)
-
-    def __init__(self, end=5):
-        self.end = end
-        self.seen = np.array([-1, 0], np.float32)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.seen[:] = self.seen[0] + 1, 0
-        return self.seen, {"anything": object()}
-
-    def step(self, action):
-        self.seen[1] += 1
-        over = bool(action == 4 and self.seen[1] >= self.end)
-        return self.seen, float(action), over, False, {"ragged": np.zeros(int(self.seen[1]))}
-
-
-class Picture(gymnasium.Env):
-    """A grey image that brightens by one a step."""
-
-    observation_space = spaces.Box(0, 255, (20, 20), np.uint8)
-    action_space = spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.time = 0
-        return np.zeros((20, 20), np.uint8), {}
-
-    def step(self, action):
-        self.time += 1
-        return np.full((20, 20), self.time, np.uint8), 0.0, False, self.time == 7, {}
-
-
-class Grid(gymnasium.Env):
-    """A grid of three classes, numbered from 10."""
-
-    observation_space = spaces.Box(10, 12, (5, 5), np.int64)
-    action_space = spaces.Discrete(4)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return self.np_random.integers(10, 13, (5, 5)), {}
-
-    def step(self, action):
-        return self.np_random.integers(10, 13, (5, 5)), 0.0, bool(self.np_random.random() < 0.1), False, {}
-
-
-class Lockstep(VectorEnv):
-    """A native vector environment that counts; all bodies end at step 2."""
-
-    single_observation_space = spaces.Box(0, 9, (1,), np.float32)
-    single_action_space = spaces.Discrete(2)
-
-    def __init__(self, num_envs=2, mode=None, tells=True):
-        self.metadata = {} if mode is None else {"autoreset_mode": mode}
-        self.num_envs, self.tells = num_envs, tells
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
-
-    def reset(self, *, seed=None, options=None):
-        assert seed is None or isinstance(seed, int)
-        self.time = 0
-        return np.zeros((self.num_envs, 1), np.float32), {}
-
-    def step(self, actions):
-        self.time = 1 if self.time == 2 else self.time + 1
-        done = np.array([self.time == 2] + [False] * (self.num_envs - 1))
-        obs = np.where(done & self.tells, 0, self.time).astype(np.float32)[:, None]
-        infos = {"final_obs": np.full((self.num_envs, 1), self.time)} if self.tells else {}
-        return obs, np.zeros(self.num_envs), done, np.zeros_like(done), infos
-
-
-def counting_host(mode: AutoresetMode, end: int = 5) -> GymnasiumHost:
-    makers = [lambda: Body(TimeLimit(Counting(end), 7))] * BODIES
-    return GymnasiumHost(SyncVectorEnv(makers, autoreset_mode=mode), "Counting")
-
-
-def play(host: Host, actions):
-    for action in actions:
-        host.send(np.asarray(action))
-        yield host.recv()
 
 
 def follow(host: Host, end: int, steps: int = 60) -> set[str]:
@@ -398,124 +297,6 @@ def test_images_and_classes_are_shown_as_declared():
     np.testing.assert_array_equal(host.reset(0).obs[0], Grid().reset(seed=seed)[0] - 10)
 
 
-FLOATS = (-np.inf, np.inf)
-
-
-@pytest.mark.parametrize(
-    ("space", "kind", "shape", "dtype", "classes"),
-    [
-        (spaces.Box(*FLOATS, (6,), np.float64), "vector", (6,), "float32", 0),
-        (spaces.Box(*FLOATS, (), np.float32), "vector", (1,), "float32", 0),
-        (spaces.Box(0, 255, (128,), np.uint8), "vector", (128,), "float32", 0),
-        (spaces.Box(0, 255, (84, 84), np.uint8), "image", (84, 84, 1), "uint8", 0),
-        (spaces.Box(0, 255, (20, 30, 3), np.uint8), "image", (20, 30, 3), "uint8", 0),
-        (spaces.Box(0, 200, (20, 30, 3), np.uint8), "image", (20, 30, 3), "float32", 0),
-        (spaces.Box(-1, 1, (20, 20, 3), np.float32), "image", (20, 20, 3), "float32", 0),
-        (spaces.Box(*FLOATS, (4, 4), np.float32), "image", (4, 4, 1), "float32", 0),
-        (spaces.Box(0, 5, (7, 7), np.uint8), "classes", (7, 7), "uint8", 6),
-        (spaces.Box(-2, 2, (3,), np.int32), "classes", (3,), "uint8", 5),
-        (spaces.Box(0, 1, (10, 10, 4), np.bool_), "classes", (10, 10, 4), "uint8", 2),
-        (spaces.Discrete(500, start=-3), "classes", (1,), "int32", 500),
-        (spaces.MultiDiscrete([[2, 5], [3, 4]]), "classes", (2, 2), "uint8", 5),
-        (spaces.MultiDiscrete([3, 4], start=[5, -1]), "classes", (2,), "uint8", 4),
-        (spaces.MultiBinary([3, 3]), "classes", (3, 3), "uint8", 2),
-    ],
-)
-def test_observation_spaces(space, kind, shape, dtype, classes):
-    reading = read_observations(space, "X")
-    assert (reading.kind, reading.shape, reading.dtype, reading.num_classes) == (kind, shape, dtype, classes)
-    space.seed(0)
-    shown = reading.encode(np.stack([np.asarray(space.sample()) for _ in range(50)]))
-    assert (shown.shape, str(shown.dtype)) == ((50, *shape), dtype)
-    if kind == "classes":
-        assert 0 <= shown.min() <= shown.max() < classes
-    if kind == "image" and np.isfinite(space.low).all():
-        shown = shown / 255 if dtype == "uint8" else shown
-        assert -1e-6 <= shown.min() < 0.1 < 0.9 < shown.max() <= 1
-
-
-@pytest.mark.parametrize(
-    ("space", "sentence"),
-    [
-        (spaces.Dict(a=spaces.Discrete(2)), r"observation_space is Dict\('a': Discrete\(2\)\).*FlattenObservation"),
-        (spaces.Tuple([spaces.Discrete(2)]), r"observation_space is Tuple.*accepted are Box"),
-        (spaces.Graph(spaces.Discrete(2), None), r"observation_space is Graph.*accepted are Box"),
-        (spaces.Box(0, 255, (3, 84, 84), np.uint8), r"shape \(3, 84, 84\), which looks like channels first"),
-        (spaces.Box(0, 1, (2, 2, 2, 2), np.float32), r"shape \(2, 2, 2, 2\); shapes of 1 to 3 axes"),
-        (spaces.Box(0, 1, (0,), np.float32), r"shape \(0,\)"),
-        (spaces.Box(0, 1000, (5, 5), np.int32), "1001 values per entry"),
-        (spaces.Discrete(10**6), "1000000 numbers as one-hot"),
-    ],
-)
-def test_observation_spaces_that_are_refused(space, sentence):
-    with pytest.raises(UserError, match=f"^X: .*{sentence}"):
-        read_observations(space, "X")
-
-
-@pytest.mark.parametrize(
-    ("space", "sentence"),
-    [
-        (spaces.Box(-1, 1, (2,), np.float32), "and continuous actions cannot be trained"),
-        (spaces.MultiBinary(3), "only Discrete actions are accepted"),
-        (spaces.MultiDiscrete([2, 2]), "only Discrete actions are accepted"),
-    ],
-)
-def test_action_spaces_that_are_refused(space, sentence):
-    with pytest.raises(UserError, match=rf"^X: action_space is .*{sentence}"):
-        read_actions(space, "X")
-
-
-@pytest.mark.parametrize("seen", [[[13]], [[9]]])
-def test_a_class_that_was_not_declared_is_named(seen):
-    reading = read_observations(spaces.Box(10, 12, (1,), np.int64), "X")
-    with pytest.raises(ValueError, match="outside the 3"):
-        reading.encode(np.array(seen))
-
-
-def test_a_number_that_is_not_finite_is_named(tmp_path):
-    path = tmp_path / "nan.py"
-    source = inspect.getsource(Grid).replace("np.int64", "np.float32")
-    path.write_text(
-        HEADER + source.replace("self.np_random.integers(10, 13, (5, 5)), 0.0", "np.full((5, 5), np.nan), 0")
-    )
-    host = open_host(f"{path}:Grid", 1)
-    host.reset(0)
-    with pytest.raises(UserError, match=r"nan\.py:Grid: an observation holds a number that is not finite"):
-        list(play(host, [[0]]))
-
-
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [
-        ("CartPol-v1", "Did you mean: `CartPole`"),
-        ("no_such_package:X-v0", "No module named 'no_such_package'"),
-        ("missing.py:X", "there is no file 'missing.py'"),
-        ("{path}:Countin", "has no class 'Countin'; did you mean 'Counting'"),
-        ("{path}:Other", "Other is not a subclass of gymnasium.Env"),
-        ("{broken}:X", r"broken.py could not be run: ZeroDivisionError"),
-        ("{empty}:X", "has no class 'X', nor any other gymnasium.Env"),
-    ],
-)
-def test_names_that_lead_nowhere(tmp_path, name, sentence):
-    files = {"path": tmp_path / "env.py", "broken": tmp_path / "broken.py", "empty": tmp_path / "empty.py"}
-    files["path"].write_text(HEADER + inspect.getsource(Counting) + "\n\nclass Other:\n    pass\n")
-    files["broken"].write_text("1 / 0\n")
-    files["empty"].write_text("")
-    with pytest.raises(UserError, match=sentence):
-        open_host(name.format(**files), 1)
-
-
-def test_a_file_that_changed_is_run_again_and_finds_files_beside_it(tmp_path):
-    path = tmp_path / "changing.py"
-    (tmp_path / "beside_changing.py").write_text("ACTIONS = 3\n")
-    source = inspect.getsource(Grid)
-    path.write_text(HEADER + source)
-    assert make_env(f"{path}:Grid").action_space == spaces.Discrete(4)
-    changed = source.replace("spaces.Discrete(4)", "spaces.Discrete(beside_changing.ACTIONS)")
-    path.write_text(f"import beside_changing\n{HEADER}{changed}")
-    assert make_env(f"{path}:Grid").action_space == spaces.Discrete(3)
-
-
 def test_other_things_that_are_refused(counting_file):
     with pytest.raises(UserError, match="bodies must be at least 1"):
         open_host("CartPole-v1", 0)
@@ -526,50 +307,6 @@ def test_other_things_that_are_refused(counting_file):
     for name in ("CartPole-v1", "pkg:Name-v0", "a/file.py:Class", "Unknown-v3"):
         assert is_gymnasium(name)
     assert not any(map(is_gymnasium, envs.list_envs()))
-
-
-@pytest.mark.parametrize(("side", "outputs"), [(84, 7 * 7 * 64), (60, 4 * 4 * 64), (20, 64), (7, 64), (3, 64)])
-def test_image_torsos_fit_images_of_any_size(side, outputs, getkey):
-    spec = EnvSpec("X", (side, side, 3), "float32", "image", 0, 2, 0, ())
-    torso = make_torso(spec, 4, 2, key=getkey())
-    assert isinstance(torso, ImageTorso)
-    assert jax.eval_shape(torso, blank_view(spec, 4, 2)).shape == (outputs,)
-
-
-def test_an_image_torso_sees_frames_and_features(getkey):
-    spec = EnvSpec("X", (20, 24, 3), "float32", "image", 0, 2, 0, ())
-    torso = make_torso(spec, 2, 2, key=getkey())
-    view = blank_view(spec, 2, 2)
-    for part in ("frames", "features"):
-        seen = jax.random.uniform(getkey(), getattr(view, part).shape)
-        gradient = jax.grad(lambda x, part=part: torso(_with(view, part, x)).sum())(seen)
-        touched = jnp.any(gradient != 0, axis=(1, 2) if part == "frames" else (0, 1))
-        assert touched.all()
-
-
-def _with(view, part, value):
-    fields = {"frames": view.frames, "features": view.features, "time": view.time} | {part: value}
-    return type(view)(**fields)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("made", [Picture, pytest.param(Grid, marks=pytest.mark.long)])
-def test_training_on_images_and_classes(made, getkey):
-    bodies, length = 2, 16
-    host = GymnasiumHost(SyncVectorEnv([made] * bodies, autoreset_mode=AutoresetMode.SAME_STEP), made.__name__)
-    method = methods.make("adversarial-surprise", host.spec, k_explore=4, k_control=4)
-    cfg = PPOConfig(epochs=1, minibatch=32)
-    learner = make_learner(make_agent(method, bodies, key=getkey()), cfg)
-    collector = HostCollector(host, length)
-    seeds = jax.tree.map(lambda leaf: leaf[None], learner.agent)
-    memory = collector.start(seeds, key=getkey()[None])
-    rollout = jax.tree.map(lambda leaf: leaf[0], collector.collect(seeds, memory, key=getkey()[None])[1])
-    assert rollout.info["episode_length"].shape == (length, bodies)
-    update = jax.jit(lambda learner, rollout, key: learn(learner, rollout, cfg, key=key))
-    learner, metrics = update(learner, rollout, getkey())
-    assert metrics["episodes"] > 0
-    assert metrics["end/episode_length"] > 0
-    assert all(bool(jnp.isfinite(value).all()) for value in metrics.values()), metrics
 
 
 def _step(host):
@@ -590,93 +327,3 @@ def test_the_death_of_a_worker_ends_its_episodes_and_no_others(counting_file):
     assert timestep.final_obs.tolist() == [[0, 1] if ended else [0, 2] for ended in timestep.truncated]
     assert host.replaced == 1
     host.close()
-
-
-# --- check ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_sound_environment_is_ready(tmp_path):
-    report = check("CartPole-v1", {"max_episode_steps": 50})
-    assert report["ok"], report
-    assert report["problems"] == []
-    assert (report["kind"], report["density"], report["actions"]) == ("vector", "gaussian", "Discrete(2)")
-    assert report["steps_per_s"] > 100
-    assert report["train_with"] == "advsurprise train --env CartPole-v1 --set env.max_episode_steps=50"
-    assert json.loads(json.dumps(report)) == report
-    assert "ready to train" in text(report)
-    assert text(report).endswith(report["train_with"])
-
-
-def test_the_line_to_train_with_is_one_that_the_command_line_takes(monkeypatch):
-    settings = {"max_episode_steps": 50, "sutton_barto_reward": True}
-    report = check("CartPole-v1", settings)
-    assert report["ok"], report
-    seen = []
-    monkeypatch.setattr("advsurprise.cli.train.train", lambda asked, *_, **__: seen.append(asked) or {})
-    monkeypatch.setattr("advsurprise.cli.train.text", lambda result: "")
-    program, *words = shlex.split(report["train_with"])
-    assert program == "advsurprise"
-    cli.main([*words, "--method", "task"])
-    assert (seen[0].env, seen[0].env_fields) == ("CartPole-v1", settings)
-
-
-SOUND = inspect.getsource(Grid).replace("Grid", "Env")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "sentence"),
-    [
-        ("spaces.Discrete(4)", "spaces.Box(-1, 1, (2,), np.float32)", "action_space is Box"),
-        ("spaces.Discrete(4)", "4", "action_space must be a gymnasium space, not 4"),
-        ("spaces.Box(10, 12, (5, 5), np.int64)", "spaces.Dict(a=spaces.Discrete(2))", "observation_space is Dict"),
-        ("spaces.Box(10, 12, (5, 5), np.int64)", "None", "observation_space must be a gymnasium space, not missing"),
-        ("spaces.Box(10, 12, (5, 5), np.int64)", "spaces.Box(10, 12, (5, 4), np.int64)", "has shape (5, 5), but"),
-        ("spaces.Box(10, 12, (5, 5), np.int64)", "spaces.Box(10, 12, (5, 5), np.uint8)", "has dtype int64, but"),
-        ("spaces.Box(10, 12, (5, 5), np.int64)", "spaces.Box(10, 11, (5, 5), np.int64)", "is not within"),
-        ("(10, 13, (5, 5)), {}", "(10, 13, (5, 5))", "reset must return (observation, info), not a ndarray"),
-        (
-            ", False, {}",
-            ", {}",
-            "step must return (observation, reward, terminated, truncated, info), not a tuple of 4",
-        ),
-        (", False, {}", ", 0, {}", "truncated of step must be True or False, not 0"),
-        (", False, {}", ", False, None", "the info of step must be a dict, not None"),
-        (", 0.0,", ", float('nan'),", "the reward of step must be a finite number, not nan"),
-        (", 0.0,", ", None,", "the reward of step must be a finite number, not None"),
-        (", 0.0,", ", 1 / 0,", "raised ZeroDivisionError: division by zero"),
-        ("seed=None, ", "", "unexpected keyword argument 'seed'"),
-        ("super().reset(seed=seed)", "super().reset()", "super().reset(seed=seed)"),
-        ("return self.np_random.integers(10, 13, (5, 5)), 0.0", "return self.noise(), 0.0", "at step 1"),
-    ],
-)
-def test_what_is_wrong_is_named(tmp_path, old, new, sentence):
-    path = tmp_path / "env.py"
-    noise = "\n    def noise(self):\n        return np.random.default_rng().integers(10, 13, (5, 5))\n"
-    assert old in SOUND
-    path.write_text(HEADER + SOUND.replace(old, new) + noise)
-    report = check(f"{path}:Env")
-    assert not report["ok"]
-    assert report["train_with"] is None
-    assert any(sentence in problem for problem in report["problems"]), report
-    assert all("\n" not in problem for problem in report["problems"])
-    assert "not ready" in text(report)
-
-
-def test_what_is_worth_knowing_is_noted(tmp_path, capsys):
-    path = tmp_path / "env.py"
-    path.write_text(HEADER + SOUND.replace("bool(self.np_random.random() < 0.1)", "bool(print('step'))"))
-    report = check(f"{path}:Env")
-    assert report["ok"], report
-    assert any("no episode ended within 1000 random steps" in note for note in report["notes"])
-    assert capsys.readouterr().out == ""
-    path.write_text(HEADER + textwrap.dedent(inspect.getsource(Picture)))
-    report = check(f"{path}:Picture")
-    assert report["ok"], report
-    assert any("two seeds gave the same" in note for note in report["notes"])
-    assert (report["kind"], report["density"]) == ("image", "gaussian")
-
-
-def test_names_that_lead_nowhere_are_problems():
-    report = check("CartPol-v1")
-    assert (report["ok"], len(report["problems"])) == (False, 1)
-    assert "Did you mean: `CartPole`" in report["problems"][0]
