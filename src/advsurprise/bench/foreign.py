@@ -25,8 +25,11 @@ from advsurprise.training.fused import Fused
 STEPS = "1e15"
 """Steps of the runs that are timed: more than any number of bodies makes in one update."""
 PLAIN = "plain PPO"
-SHOWN = ("reward", "end/episode_return", "end/episode_length", "common_surprise")
-"""Measures of the last update that a row keeps, mean over seeds."""
+SHOWN = ("reward", "end/episode_return", "end/episode_length", "scored_surprise", "common_surprise")
+"""Measures whose learning curves a row keeps, of every seed."""
+RETURN = "end/episode_return"
+TENTH = 10
+"""Updates at the beginning and at the end that a person is shown the mean of: one in so many."""
 
 
 def run(
@@ -59,7 +62,8 @@ def run(
         rows.append(_row(loop.cfg, loop.cfg.method, loop.devices.count, operations, *timed))
         log(_text(rows[-1]))
     log(f"{PLAIN}: compiling …")
-    init, update = of_seeds(PlainPPO(load.make(env, cfgs[0].env_fields), PlainConfig(bodies, cfgs[0].rollout)), seeds)
+    plain = PlainConfig(bodies, cfgs[0].rollout, epochs=cfgs[0].ppo.epochs, lr=cfgs[0].ppo.lr)
+    init, update = of_seeds(PlainPPO(load.make(env, cfgs[0].env_fields), plain), seeds)
     with their_rules():
         operations = flops.count(jax.make_jaxpr(update)(jax.eval_shape(init)))
         rows.append(_row(cfgs[0], PLAIN, 1, operations, *_timed(init, update, updates)))
@@ -74,7 +78,7 @@ def run(
 def text(result: dict[str, Any]) -> str:
     """The result for a person."""
     head = f"{'method':24}{'bodies':>8}{'seeds':>7}{'steps/s':>13}{'flop/step':>12}{'first update':>14}"
-    head += f"   on {result['device']}"
+    head += f"{'episode return':>20}   on {result['device']}"
     plain = result["rows"][-1]["steps_per_s"]
     ratios = [f"{row['method']} {row['steps_per_s'] / plain:.2f}" for row in result["rows"][:-1]]
     return "\n".join([head, *map(_text, result["rows"]), f"times the plain PPO's speed: {', '.join(ratios)}"])
@@ -83,32 +87,38 @@ def text(result: dict[str, Any]) -> str:
 def _text(row: dict[str, Any]) -> str:
     size = f"{row['bodies']:>8}{row['seeds']:>7}"
     speed = f"{row['steps_per_s']:>13,.0f}{row['flops_per_step']:>12,}{row['first_update_s']:>12.1f} s"
-    return f"{row['method']:24}{size}{speed}"
+    return f"{row['method']:24}{size}{speed}{_ends(row['curves'].get(RETURN, []))}"
+
+
+def _ends(curve: list[list[float]]) -> str:
+    """What an episode paid in the first and in the last tenth of the updates, mean over seeds."""
+    if not curve:
+        return ""
+    part = max(1, len(curve) // TENTH)
+    return f"{np.mean(curve[:part]):>10.3g} →{np.mean(curve[-part:]):>8.3g}"
+
+
+Curves = dict[str, list[list[float]]]
+"""Of each measure, its value in every update and seed."""
 
 
 def _timed(
-    init: Callable[[], Any], update: Callable[[Any], tuple[Any, Any]], updates: int
-) -> tuple[float, list[float], dict[str, float]]:
-    """Seconds of the first update, compiling included, and of those that follow, and what the last one measured."""
-    state, measured = jax.block_until_ready(init()), {}
-    seconds = []
+    init: Callable[[], Any], update: Callable[[Any], tuple[Any, dict[str, Any]]], updates: int
+) -> tuple[float, list[float], Curves]:
+    """Seconds of the first update, compiling included, and of those that follow, and what all of them measured."""
+    state = jax.block_until_ready(init())
+    seconds, measured = [], []
     for _ in range(updates + 1):
         begun = time.perf_counter()
-        state, measured = jax.block_until_ready(update(state))
+        state, measures = jax.block_until_ready(update(state))
         seconds.append(time.perf_counter() - begun)
-    kept = measured if isinstance(measured, dict) else {"reward": measured}
-    last = {name: float(f"{np.mean(value):.4g}") for name, value in kept.items() if name in SHOWN}
-    return seconds[0], seconds[1:], last
+        measured.append({name: np.atleast_1d(value) for name, value in measures.items() if name in SHOWN})
+    curves = {name: [[float(f"{seed:.4g}") for seed in each[name]] for each in measured] for name in measured[0]}
+    return seconds[0], seconds[1:], curves
 
 
 def _row(
-    cfg: RunConfig,
-    method: str,
-    devices: int,
-    operations: int,
-    first: float,
-    seconds: list[float],
-    last: dict[str, float],
+    cfg: RunConfig, method: str, devices: int, operations: int, first: float, seconds: list[float], curves: Curves
 ) -> dict[str, Any]:
     steps = cfg.steps_per_update * len(cfg.seeds)
     return {
@@ -122,7 +132,7 @@ def _row(
         "flops_per_step": round(operations / steps),
         "first_update_s": round(first, 2),
         "update_s": [round(each, 4) for each in seconds],
-        "last": last,
+        "curves": curves,
     }
 
 

@@ -77,8 +77,8 @@ class PlainPPO:
         }
         return Carry(params, self.optimiser.init(params), state, obs, key)
 
-    def update(self, carry: Carry) -> tuple[Carry, Float[Array, ""]]:
-        """A rollout and some passes over it: what follows, and the mean reward of a step."""
+    def update(self, carry: Carry) -> tuple[Carry, dict[str, Float[Array, ""]]]:
+        """A rollout and some passes over it: what follows, and what the rollout's steps and episodes were worth."""
         key, collect_key, learn_key = jax.random.split(carry.key, 3)
         keys = jax.random.split(collect_key, self.cfg.rollout)
         collect = lambda world, key: self._step(carry.params, world, key)  # noqa: E731
@@ -88,7 +88,7 @@ class PlainPPO:
         epoch = lambda learner, key: self._epoch(learner, samples, key)  # noqa: E731
         learner = (carry.params, carry.optimiser)
         learner, _ = jax.lax.scan(epoch, learner, jax.random.split(learn_key, self.cfg.epochs))
-        return Carry(*learner, state, obs, key), steps.reward.mean()
+        return Carry(*learner, state, obs, key), _measures(steps)
 
     def _reset(self, key: Array) -> tuple[Array, Any]:
         env = self.made.env
@@ -151,10 +151,22 @@ class PlainPPO:
         return -gain.mean() + cfg.value_coef * value_loss - cfg.entropy_coef * entropy
 
 
-def of_seeds(ppo: PlainPPO, seeds: int) -> tuple[Callable[[], Carry], Callable[[Carry], tuple[Carry, Array]]]:
+def of_seeds(
+    ppo: PlainPPO, seeds: int
+) -> tuple[Callable[[], Carry], Callable[[Carry], tuple[Carry, dict[str, Array]]]]:
     """`init` and `update` of several seeds together, compiled."""
     init, update = jax.jit(jax.vmap(ppo.init)), jax.jit(jax.vmap(ppo.update))
     return lambda: init(jax.random.split(jax.random.PRNGKey(0), seeds)), update
+
+
+def _measures(steps: Step) -> dict[str, Float[Array, ""]]:
+    """Mean reward of a step; and of an episode what a rollout pays and lasts for each end that is in it."""
+    ends = jnp.maximum(steps.done.sum(), 1)
+    return {
+        "reward": steps.reward.mean(),
+        "end/episode_return": steps.reward.sum() / ends,
+        "end/episode_length": steps.done.size / ends,
+    }
 
 
 def _layers(sizes: tuple[int, ...], last_scale: float, key: Array) -> list[tuple[Array, Array]]:

@@ -1,5 +1,6 @@
 """The bench that puts our methods beside a plain PPO, and that this PPO is one."""
 
+import numpy as np
 import pytest
 
 from advsurprise import trust
@@ -19,6 +20,7 @@ def test_a_row_for_each_method_and_one_for_the_plain_loop():
     assert [row["method"] for row in result["rows"]] == ["random", "plain PPO"]
     assert all(row["steps_per_s"] > 0 and len(row["update_s"]) == 2 for row in result["rows"])
     assert result["rows"][1]["flops_per_step"] > 0
+    assert all(np.shape(row["curves"]["end/episode_return"]) == (3, 2) for row in result["rows"])
     assert "times the plain PPO's speed: random" in foreign.text(result)
 
 
@@ -28,13 +30,15 @@ def test_the_plain_loop_learns():
     trust.allow("corridor:Newer")
     made = load.make("corridor:Newer", {"goal": 99, "max_steps_in_episode": 6})
     with their_rules():
-        init, update = of_seeds(PlainPPO(made, PlainConfig(bodies=8, rollout=16, lr=3e-3)), 2)
+        init, update = of_seeds(PlainPPO(made, PlainConfig(bodies=8, rollout=18, lr=3e-3)), 2)
         carry, rewards = init(), []
         for _ in range(30):
-            carry, reward = update(carry)
-            rewards.append(float(reward.min()))
+            carry, measured = update(carry)
+            rewards.append(float(measured["reward"].min()))
     assert rewards[0] < 2.2
     assert rewards[-1] > 3.2  # 3.5 is all there is
+    assert measured["end/episode_length"].tolist() == [6, 6]
+    assert measured["end/episode_return"].min() > 19  # of 21
 
 
 def test_what_is_refused():
