@@ -131,7 +131,7 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
         self._packed = None
 
     def _check_actions(self, actions: Any) -> np.ndarray:
-        actions, limit = np.asarray(actions), self.world.spec.num_actions
+        actions, limit = np.asarray(actions), self.single_action_space.n
         # As unsigned numbers, those below 0 are above the limit.
         if actions.shape != (self.num_envs,) or not (actions.astype(np.int64).view(np.uint64) < limit).all():
             raise UserError(f"actions must be {self.num_envs} whole numbers from 0 to {limit - 1}")

@@ -19,6 +19,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, UInt8, UInt32
 
 from advsurprise import tree
+from advsurprise.envs import threefry
 from advsurprise.envs.base import BEGIN, MOVE, AbstractEnv, relocate_all, reset_all, step_keys
 from advsurprise.types import CONTINUE, RESTART, TimeStep
 
@@ -242,7 +243,7 @@ class ManyBodies:
 
     def _step(self, packed, actions):
         before = self._unpack(packed)
-        keys = step_keys(jax.random.wrap_key_data(before.key), before.count, self.bodies)
+        keys = step_keys(threefry.wrap(before.key), before.count, self.bodies)
         state, shown = jax.vmap(_move, in_axes=(None, 0, 0, 0))(self.world, before.state, actions, keys[:, MOVE])
         return self._pack(Bodies(before.key, before.count + 1, jnp.int32(0), state), shown)
 

@@ -35,7 +35,10 @@ def _unpack(lit: list[Int[Array, ""]], *, view: int) -> Bool[Array, " {view*view
     words = jnp.stack([_join(group, view=view) for group in groups])
     words = jax.lax.rem(words, jnp.full_like(words, 2**32 - 1))
     column, row = np.indices((view, view), dtype=np.uint32).reshape(2, -1)
-    return (words[row // together] >> jnp.asarray(row % together * view + column)) & 1 == 1
+    word = words[0]
+    for group in range(1, len(groups)):
+        word = jnp.where(jnp.asarray(row // together == group), words[group], word)
+    return (word >> jnp.asarray(row % together * view + column)) & 1 == 1
 
 
 def _join(rows: list[Int[Array, ""]], *, view: int) -> UInt32[Array, ""]:
