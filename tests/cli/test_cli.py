@@ -154,6 +154,7 @@ def test_bench_worlds_prints_rows_and_the_ratio(capsys, monkeypatch):
     ]
     for row in result["by_turns"]:
         assert row["steps_per_s"] == max(row["rounds"]) > 0
+        assert row["steps_per_cpu_s"] == max(row["cpu_rounds"]) > 0
         assert row["ratio"] == pytest.approx(row["steps_per_s"] / result["minigrid_steps_per_s"], abs=0.01)
 
 

@@ -56,22 +56,26 @@ def vector(world: str, fields: dict[str, Any], bodies: int) -> Contender:
 
 
 def compare(contenders: list[Contender], seconds: float) -> list[dict[str, Any]]:
-    """A row for each: the best of several rounds in which they take turns, together about `seconds` each."""
-    speeds: list[list[float]] = [[] for _ in contenders]
+    """A row for each: the best of several rounds in which they take turns, together about `seconds` each; and how many
+    steps a second of processor time makes, which says more where others use the machine too."""
+    speeds: list[list[tuple[float, float]]] = [[] for _ in contenders]
     for _ in range(ROUNDS):
         for contender, found in zip(contenders, speeds, strict=True):
             found.append(_speed(contender.play, seconds / ROUNDS))
-    rows = zip(contenders, speeds, strict=True)
-    return [
-        {
-            "name": contender.name,
-            "bodies": contender.bodies,
-            "steps_per_s": round(max(found), 1),
-            "rounds": [round(speed, 1) for speed in found],
-            "first_s": round(contender.first_s, 2),
-        }
-        for contender, found in rows
-    ]
+    return [_row(contender, found) for contender, found in zip(contenders, speeds, strict=True)]
+
+
+def _row(contender: Contender, speeds: list[tuple[float, float]]) -> dict[str, Any]:
+    rounds, cpu_rounds = ([round(speed, 1) for speed in kind] for kind in zip(*speeds, strict=True))
+    return {
+        "name": contender.name,
+        "bodies": contender.bodies,
+        "steps_per_s": max(rounds),
+        "rounds": rounds,
+        "steps_per_cpu_s": max(cpu_rounds),
+        "cpu_rounds": cpu_rounds,
+        "first_s": round(contender.first_s, 2),
+    }
 
 
 def _one(name: str, make: Callable[[], gymnasium.Env]) -> Contender:
@@ -97,8 +101,9 @@ def _step_vector(envs: RoomsVectorEnv, actions: Any) -> int:
     return STEPS * envs.num_envs
 
 
-def _speed(play: Callable[[], int], seconds: float) -> float:
-    steps, begun = 0, time.perf_counter()
+def _speed(play: Callable[[], int], seconds: float) -> tuple[float, float]:
+    """Steps per second, and per second of processor time, all threads together."""
+    steps, begun, cpu_begun = 0, time.perf_counter(), time.process_time()
     while time.perf_counter() - begun < seconds:
         steps += play()
-    return steps / (time.perf_counter() - begun)
+    return steps / (time.perf_counter() - begun), steps / (time.process_time() - cpu_begun)

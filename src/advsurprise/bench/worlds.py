@@ -73,9 +73,10 @@ def _ratios(by_turns: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, An
     """MiniGrid's speed, and the compiled row's divided by it; beside each of the others, theirs."""
     if not by_turns or by_turns[0]["name"] != face.MINIGRID:
         return {"minigrid_steps_per_s": None, "ratio": None}
-    speed = by_turns[0]["steps_per_s"]
+    speed, cpu_speed = by_turns[0]["steps_per_s"], by_turns[0]["steps_per_cpu_s"]
     for each in by_turns:
         each["ratio"] = round(each["steps_per_s"] / speed, 2)
+        each["cpu_ratio"] = round(each["steps_per_cpu_s"] / cpu_speed, 2)
     return {
         "minigrid_steps_per_s": speed,
         "ratio": round(row["steps_per_s"] / speed, 1),
@@ -99,7 +100,7 @@ def text(result: dict[str, Any]) -> str:
 
 
 def _turn_text(row: dict[str, Any]) -> str:
-    ratio = f"{row['ratio']:>7.1f} x MiniGrid" if "ratio" in row else ""
+    ratio = f"{row['ratio']:>7.1f} x MiniGrid, {row['cpu_ratio']:.1f} x by processor time" if "ratio" in row else ""
     return (
         f"{row['bodies']:>8} {row['steps_per_s']:>13,.0f} {row['first_s']:>7.1f} s   {row['name']:<20} {ratio}".rstrip()
     )
