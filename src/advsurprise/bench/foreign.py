@@ -25,7 +25,15 @@ from advsurprise.training.fused import Fused
 STEPS = "1e15"
 """Steps of the runs that are timed: more than any number of bodies makes in one update."""
 PLAIN = "plain PPO"
-SHOWN = ("reward", "end/episode_return", "end/episode_length", "scored_surprise", "common_surprise")
+SHOWN = (
+    "reward",
+    "end/episode_return",
+    "end/episode_length",
+    "scored_surprise",
+    "common_surprise",
+    "explore/step_surprise",
+    "control/step_surprise",
+)
 """Measures whose learning curves a row keeps, of every seed."""
 RETURN = "end/episode_return"
 TENTH = 10

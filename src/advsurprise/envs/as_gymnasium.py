@@ -89,6 +89,7 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._programs = many_bodies(self.world, num_envs)
+        self._num_actions = self.world.spec.num_actions
         self._mask_names = [f"_{measure.name}" for measure in self.world.spec.measures]
         self._packed: Any = None
 
@@ -131,7 +132,7 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
         self._packed = None
 
     def _check_actions(self, actions: Any) -> np.ndarray:
-        actions, limit = np.asarray(actions), self.single_action_space.n
+        actions, limit = np.asarray(actions), self._num_actions
         # As unsigned numbers, those below 0 are above the limit.
         if actions.shape != (self.num_envs,) or not (actions.astype(np.int64).view(np.uint64) < limit).all():
             raise UserError(f"actions must be {self.num_envs} whole numbers from 0 to {limit - 1}")

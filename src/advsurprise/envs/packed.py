@@ -59,7 +59,7 @@ class Layout:
         self.size = begin + self._padding
         """Length in bytes."""
         self._names = [str(index) for index in range(len(leaves))]
-        fields = {
+        fields: Any = {
             "names": self._names,
             "formats": [(place.dtype, place.shape) for place in self._places],
             "offsets": [place.begin for place in self._places],

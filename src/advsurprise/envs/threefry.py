@@ -25,7 +25,8 @@ Words = tuple[UInt32[Array, "*n"], UInt32[Array, "*n"]]
 
 def wrap(data: UInt32[Array, "*n 2"]) -> Key[Array, "*n"]:
     """The keys of which `data` is `jax.random.key_data`: whatever is drawn from them is the same."""
-    return jax.random.wrap_key_data(data, impl=_written_out() if jax.config.jax_threefry_partitionable else None)
+    settings: Any = jax.config
+    return jax.random.wrap_key_data(data, impl=_written_out() if settings.jax_threefry_partitionable else None)
 
 
 def hashed(key: UInt32[Array, "2"], count: Words) -> Words:
@@ -61,8 +62,8 @@ def _split(key: UInt32[Array, "2"], shape: tuple[int, ...]) -> UInt32[Array, "*n
     return jnp.stack(hashed(key, _counts(shape)), axis=-1)
 
 
-def _fold_in(key: UInt32[Array, "2"], data: Integer[Array, ""]) -> UInt32[Array, "2"]:
-    return jnp.stack(hashed(key, (jnp.uint32(0), data.astype(jnp.uint32))))
+def _fold_in(key: UInt32[Array, "2"], data: Any) -> UInt32[Array, "2"]:
+    return jnp.stack(hashed(key, (jnp.uint32(0), jnp.asarray(data).astype(jnp.uint32))))
 
 
 def _random_bits(key: UInt32[Array, "2"], width: int, shape: tuple[int, ...]) -> Shaped[Array, "*n"]:
@@ -73,8 +74,10 @@ def _random_bits(key: UInt32[Array, "2"], width: int, shape: tuple[int, ...]) ->
             return (left.astype(jnp.uint64) << 32) | right.astype(jnp.uint64)
         return (left ^ right).astype(f"uint{width}")
 
+    bits = draw(key)
     # A call that stays one: inlined, XLA would draw again in every kernel that uses a number, for each of its entries.
-    return set_xla_metadata(draw(key), inlineable="false") if jax.default_backend() == "cpu" else draw(key)
+    once: Any = set_xla_metadata(bits, inlineable="false") if jax.default_backend() == "cpu" else bits
+    return once
 
 
 def _counts(shape: tuple[int, ...]) -> Words:
