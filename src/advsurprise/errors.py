@@ -18,6 +18,11 @@ class MissingExtra(UserError):
     exit_code = 3
 
 
+EXIT_FAILED = 4
+"""Exit code of what was asked for rightly and failed: a check, a run, a disk, memory. Python's own 1 is left to
+crashes."""
+
+
 class WorldWarning(RuntimeWarning):
     """Something went wrong in a world, and training goes on without it: one sentence."""
 

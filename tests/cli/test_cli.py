@@ -74,7 +74,7 @@ def test_a_full_disk_behind_standard_output_is_a_sentence():
         pytest.skip("there is no /dev/full here")
     with open("/dev/full", "wb") as full:
         done = subprocess.run([sys.executable, "-m", "advsurprise", "zoo"], stdout=full, stderr=subprocess.PIPE)
-    assert (done.returncode, done.stderr) == (1, b"advsurprise: No space left on device\n")
+    assert (done.returncode, done.stderr) == (4, b"advsurprise: No space left on device\n")
 
 
 def test_version(capsys):

@@ -180,7 +180,7 @@ def test_a_table_is_trained_once_and_compared(tmp_path, capsys):
     words = ["sweep", *TINY, "--set", "method.gamma=0.5", "--grid", "ppo.lr=1e-3,1e30", "--workers", "2", "--json"]
     with pytest.raises(SystemExit) as stopped:
         cli.main([*words, "--out", str(folder)])
-    assert stopped.value.code == 1
+    assert stopped.value.code == 4
     result = json.loads(capsys.readouterr().out)
     good, bad = result["runs"]["lr=1e-3"], result["runs"]["lr=1e30"]
     assert good == {"status": "done", "retries": 0, "reason": None}

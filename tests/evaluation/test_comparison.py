@@ -172,7 +172,7 @@ def test_a_method_that_breaks_does_not_keep_the_others_from_their_turn(tmp_path,
     monkeypatch.setattr(train, "train", lambda *args, **named: result)
     with pytest.raises(SystemExit) as stopped:
         cli.main(["train", "--method", METHODS])
-    assert stopped.value.code == 1
+    assert stopped.value.code == 4
     assert "b failed: loss is nan" in capsys.readouterr().out
 
 

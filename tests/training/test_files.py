@@ -78,7 +78,7 @@ def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
     with pytest.raises(files.WriteError) as caught:
         files.write(tmp_path / "a", "1")
     assert str(caught.value) == f"could not write {tmp_path / 'a'}: No space left on device"
-    assert caught.value.exit_code == 1
+    assert caught.value.exit_code == 4
     assert not list(tmp_path.iterdir())
 
 

@@ -145,7 +145,7 @@ def test_three_deaths_in_a_row_end_the_run_and_what_was_learnt_is_saved(tmp_path
     assert workers
     marker.touch()
     exit_code, lines = command.end()
-    assert exit_code == 1, lines
+    assert exit_code == 4, lines
     assert lines[-1].startswith("advsurprise: ")
     assert "died 3 times in a row" in lines[-1]
     assert not any("Traceback" in line for line in lines)

@@ -93,7 +93,7 @@ def test_a_folder_that_cannot_be_written_to_is_a_sentence(sealed, capsys):
     for words in (["train", *WORDS, "--out", str(sealed / "run")], ["resume", str(sealed)]):
         with pytest.raises(SystemExit) as left:
             cli.main(words)
-        assert left.value.code == 1
+        assert left.value.code == 4
         last = capsys.readouterr().err.strip().splitlines()[-1]
         assert last.startswith("advsurprise: could not write ")
         assert last.endswith("Operation not permitted")

@@ -22,12 +22,13 @@ from typing import Any
 from advsurprise.bench import scene as scenes
 from advsurprise.bench.cases import Case, draw
 from advsurprise.bench.scene import Scene
+from advsurprise.errors import EXIT_FAILED
 
 Main = Callable[[list[str]], None]
 Log = Callable[[str], None]
 
-EXIT_CODES = (0, 1, 2, 3, 4)
-"""Those that the command line promises; 1 is for a check that failed or a file that could not be written."""
+EXIT_CODES = (0, 2, 3, 4)
+"""Those that the command line promises; 4 is for a check that failed or a file that could not be written."""
 LIMIT = 30.0
 """Seconds that a command may take."""
 TOGETHER = 100
@@ -105,7 +106,7 @@ def attempt(scene: Scene, case: Case, main: Main) -> str | None:
         after = scenes.contents(scene.folder)
     changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     # Of a check that failed, the findings are the result.
-    return _fault(code, said.getvalue() + (out.getvalue() if code == 1 else ""), changed)
+    return _fault(code, said.getvalue() + (out.getvalue() if code == EXIT_FAILED else ""), changed)
 
 
 def _exit_code(main: Main, words: list[str]) -> Any:

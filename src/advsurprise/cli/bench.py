@@ -7,6 +7,7 @@ from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
 from advsurprise.cli.output import log, show
 from advsurprise.cli.verbs import EnvSettings, Json, optional
+from advsurprise.errors import EXIT_FAILED
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ class BenchOracle:
         result = oracle.run(steps=self.steps, seed=self.seed, log=log)
         show(result, oracle.text, as_json=self.json)
         if result["mismatches"]:
-            raise SystemExit(1)
+            raise SystemExit(EXIT_FAILED)
 
 
 @dataclass(frozen=True)
@@ -228,7 +229,7 @@ class BenchDrill:
         )
         show(result, drill.text, as_json=self.json)
         if drill.failed(result):
-            raise SystemExit(1)
+            raise SystemExit(EXIT_FAILED)
 
 
 @dataclass(frozen=True)

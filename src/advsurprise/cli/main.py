@@ -1,4 +1,4 @@
-"""The entry point of `advsurprise`. Exit codes: 0 done, 1 a check failed, 2 usage, 3 an extra is missing.
+"""The entry point of `advsurprise`. Exit codes: 0 done, 2 usage, 3 an extra is missing, 4 it failed.
 
 Verbs are parsed here and work elsewhere: each imports what it needs when it runs, so that `--help` answers before jax
 is loaded. With `--json` a verb prints exactly one JSON object on standard output.
@@ -33,7 +33,7 @@ from advsurprise.cli.verbs import (
     Watch,
     Zoo,
 )
-from advsurprise.errors import UserError, WorldWarning
+from advsurprise.errors import EXIT_FAILED, UserError, WorldWarning
 
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
 """For Python's garbage collector: with its 700 it takes half a second of the five that a run needs to begin."""
@@ -85,7 +85,7 @@ def main(words: list[str] | None = None) -> None:
         # Whatever else a file system may refuse: a name too long, a folder that may not be entered, a broken disk.
         place = f"{error.filename}: " if error.filename else ""
         print(f"advsurprise: {place}{error.strerror or error}", file=sys.stderr)
-        raise SystemExit(1) from None
+        raise SystemExit(EXIT_FAILED) from None
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:

@@ -8,7 +8,7 @@ from tyro.conf import Positional, arg
 
 from advsurprise.cli.output import log, show
 from advsurprise.cli.verbs import Json, optional
-from advsurprise.errors import UserError
+from advsurprise.errors import EXIT_FAILED, UserError
 
 
 @dataclass(frozen=True)
@@ -49,4 +49,4 @@ class Reproduce:
         if result["signal"]:
             raise SystemExit(128 + result["signal"])
         if result["failed"]:
-            raise SystemExit(1)
+            raise SystemExit(EXIT_FAILED)

@@ -11,7 +11,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from advsurprise.cli.output import log, show
 from advsurprise.cli.verbs import Json, Settings, optional
-from advsurprise.errors import UserError
+from advsurprise.errors import EXIT_FAILED, UserError
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Sweep:
         if result["signal"]:
             raise SystemExit(128 + result["signal"])
         if result["failed"]:
-            raise SystemExit(1)
+            raise SystemExit(EXIT_FAILED)
 
     def _check(self) -> None:
         for name in ("workers", "cpus"):

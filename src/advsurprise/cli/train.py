@@ -10,7 +10,7 @@ from typing import Any
 
 from advsurprise.cli.output import show
 from advsurprise.config import RunConfig, read_count
-from advsurprise.errors import UserError
+from advsurprise.errors import EXIT_FAILED, UserError
 from advsurprise.evaluation import comparison, labels, sweep
 from advsurprise.evaluation.comparison import Comparison
 from advsurprise.training import metrics, run, track
@@ -67,7 +67,7 @@ def show_trained(result: dict[str, Any], *, as_json: bool) -> None:
     """Prints what was trained. A method of a comparison that failed is a check that failed."""
     show(result, text, as_json=as_json)
     if result.get("failed"):
-        raise SystemExit(1)
+        raise SystemExit(EXIT_FAILED)
 
 
 def text(result: dict[str, Any]) -> str:

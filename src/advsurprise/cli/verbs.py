@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from tyro.conf import Positional, UseAppendAction, arg
 
 from advsurprise.cli.output import log, show
-from advsurprise.errors import UserError
+from advsurprise.errors import EXIT_FAILED, UserError
 from advsurprise.trust import allow
 
 
@@ -321,7 +321,7 @@ class CheckEnv:
         report = examine(self.env, read_fields(self.settings, None))
         show(report, check.text, as_json=self.json)
         if not report["ok"]:
-            raise SystemExit(1)
+            raise SystemExit(EXIT_FAILED)
 
 
 @dataclass(frozen=True)

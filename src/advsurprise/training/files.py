@@ -7,13 +7,13 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from advsurprise.errors import UserError
+from advsurprise.errors import EXIT_FAILED, UserError
 
 
 class WriteError(UserError):
     """A file or folder that could not be written, and why."""
 
-    exit_code = 1
+    exit_code = EXIT_FAILED
 
     def __init__(self, path: pathlib.Path, error: OSError):
         self.reason = error.strerror or str(error)

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from advsurprise.config import RunConfig
-from advsurprise.errors import UserError
+from advsurprise.errors import EXIT_FAILED, UserError
 from advsurprise.training.fused import Fused
 
 FILLED = 0.9
@@ -21,7 +21,7 @@ SMALL = 16
 class OutOfMemory(UserError):
     """A run that the memory of its device does not hold."""
 
-    exit_code = 1
+    exit_code = EXIT_FAILED
 
 
 def device_bytes() -> int:

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from advsurprise.config import RunConfig
-from advsurprise.errors import UserError
+from advsurprise.errors import EXIT_FAILED, UserError
 from advsurprise.learning.interaction import Agent
 from advsurprise.training import checkpoint, files, loops, memory, metrics, track
 from advsurprise.training.folder import CHECKPOINTS, METRICS, check_folder, locked, prepare_folder, read_run, write_card
@@ -28,7 +28,7 @@ Progress = Callable[[Any], metrics.Sink]
 class NonFinite(UserError):
     """Training produced a loss that is not a finite number."""
 
-    exit_code = 1
+    exit_code = EXIT_FAILED
 
 
 @dataclasses.dataclass(frozen=True)

@@ -362,7 +362,7 @@ def test_three_deaths_in_a_row_are_too_many():
             WorkerDied, match=r"toy/walk: worker 1 of 1 died 3 times in a row \(exit code 7\)"
         ) as caught:
             _step(host, DIE)
-        assert caught.value.exit_code == 1
+        assert caught.value.exit_code == 4
         assert host.replaced == 3
         with pytest.raises(RuntimeError, match="closed"):
             _reset(host, KEYS[:1])

@@ -34,7 +34,7 @@ from advsurprise.envs.host.shared import (
     send_message,
 )
 from advsurprise.envs.host.worker import GRACE, Bodies, sentence
-from advsurprise.errors import MissingExtra, UserError
+from advsurprise.errors import EXIT_FAILED, MissingExtra, UserError
 
 PROGRAM = "advsurprise.envs.host.worker"
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -44,7 +44,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 class WorkerDied(UserError):
     """A process that ran a body ended by itself or was killed, and replacing it was not possible or of no use."""
 
-    exit_code = 1
+    exit_code = EXIT_FAILED
 
 
 class Death(Exception):
