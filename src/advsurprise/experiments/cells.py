@@ -1,6 +1,5 @@
 """Rows of results, and cells and tables of Markdown made of them."""
 
-import contextlib
 import csv
 import math
 import pathlib
@@ -19,11 +18,11 @@ def read_csv(path: pathlib.Path) -> list[dict[str, Any]]:
         return [{name: _value(text) for name, text in row.items()} for row in csv.DictReader(file)]
 
 
-def _value(text: str) -> int | float | str:
-    for kind in (int, float):
-        with contextlib.suppress(ValueError):
-            return kind(text)
-    return text
+def _value(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def seed_means(rows: Iterable[dict[str, Any]], column: str, first: float, last: float) -> list[float]:
