@@ -114,9 +114,13 @@ def _handle(shade: str, style: Any):
 @np.errstate(over="ignore", invalid="ignore")  # matplotlib adds margins to numbers near the largest there is
 def rendered(panels: dict[str, list[Curve]], caption: str, table: Labels) -> dict[str, bytes]:
     """The figure as the contents of a PNG and of a PDF file."""
+    return saved(figure(panels, caption, table))
+
+
+def saved(made) -> dict[str, bytes]:
+    """A figure of matplotlib's as the contents of a PNG and of a PDF file."""
     import matplotlib
 
-    made = figure(panels, caption, table)
     contents = {}
     # Type 42 fonts, which journals ask for; no dates, so that the same curves give the same file.
     with matplotlib.rc_context({"pdf.fonttype": 42}):

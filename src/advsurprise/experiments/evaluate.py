@@ -31,7 +31,7 @@ def play(asked: Frozen) -> None:
     trained = load(asked.run)
     seeds = zip(trained.config.seeds, trained.agents, strict=True)
     measured = [{"seed": seed} | _means(dataclasses.replace(trained, agents=[agent]), asked) for seed, agent in seeds]
-    found = {"updates": trained.updates, "episodes": asked.episodes, "seeds": measured}
+    found = {"steps": trained.updates * trained.config.steps_per_update, "episodes": asked.episodes, "seeds": measured}
     files.write(asked.run / FILE, json.dumps(found))
 
 

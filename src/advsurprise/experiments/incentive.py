@@ -1,7 +1,6 @@
 """What Adversarial Surprise pays a scripted Control for stilling the room, and for looking away: both buffers, every
 room world. Nothing is trained."""
 
-import io
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -9,7 +8,7 @@ import numpy as np
 
 from advsurprise.envs import rooms
 from advsurprise.evaluation.curves import draws
-from advsurprise.evaluation.plot import PALETTE
+from advsurprise.evaluation.plot import PALETTE, saved
 from advsurprise.evaluation.statistics import estimate, mean_known
 from advsurprise.experiments.figure import Arm, Claim, Figure, Results, Scale, Untrained, Verdict
 from advsurprise.experiments.scripted import BEHAVIOURS, Explore, Steps, body_keys, play
@@ -231,7 +230,6 @@ def _shutting(results: Results, setting: Setting, scope: str) -> Claim:
 
 def drawn(results: Results) -> dict[str, bytes]:
     """Dots with 95% intervals: pay in nats per scored step, less the steps scored under an empty model; as PNG, PDF."""
-    import matplotlib
     from matplotlib.figure import Figure as Canvas
 
     shown = (FOUR_32, NOISY_32, SWITCH_32, DOOR_32, *SHORT, LOCK_32)
@@ -250,13 +248,7 @@ def drawn(results: Results) -> dict[str, bytes]:
         "last panel is what that costs Control, turns of 32, over an Explore that stays where it is.",
         fontsize=8,
     )
-    contents = {}
-    with matplotlib.rc_context({"pdf.fonttype": 42}):
-        for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
-            buffer = io.BytesIO()
-            made.savefig(buffer, format=kind, dpi=150, metadata=metadata)
-            contents[f".{kind}"] = buffer.getvalue()
-    return contents
+    return saved(made)
 
 
 def _won(results: Results, scope: str, behaviour: str) -> np.ndarray:

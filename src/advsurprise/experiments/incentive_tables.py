@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from advsurprise.evaluation.statistics import estimate
-from advsurprise.experiments.cells import markdown, with_interval
+from advsurprise.experiments.cells import markdown, over_seeds
 from advsurprise.experiments.figure import Results
 from advsurprise.experiments.incentive import (
     DOOR_32,
@@ -33,10 +32,7 @@ def _read(docs_results: pathlib.Path) -> Results:
 
 def _cell(values: np.ndarray, digits: int) -> str:
     """Mean and Student's interval over seeds; empty if there are no values."""
-    if not len(values):
-        return ""
-    found = estimate(values, over="episodes")
-    return with_interval(found["mean"], found["low"], found["high"], digits)
+    return over_seeds(values.tolist(), digits) if len(values) else ""
 
 
 def pay(scope: str, settings: Sequence[Setting], heads: Sequence[str]) -> Callable[[pathlib.Path], str]:

@@ -12,7 +12,8 @@ from typing import Any
 import tyro
 
 from advsurprise.experiments.figure import Results
-from advsurprise.experiments.reproduce import ABOUT, CLAIMS, FIGURES, claims_of, contents, find, without_nan
+from advsurprise.experiments.reproduce import ABOUT, CLAIMS, FIGURES, claims_of, contents, find
+from advsurprise.experiments.runs import script
 from advsurprise.training import files
 
 
@@ -33,22 +34,22 @@ def published(out: pathlib.Path) -> dict[str, Results]:
 
 def all_claims(out: pathlib.Path) -> list[dict[str, Any]]:
     """The claims of all published figures, from their numbers."""
-    made = published(out)
-    return without_nan([claim for name, results in made.items() for claim in claims_of(find(name), results)])
+    return [claim for name, results in published(out).items() for claim in claims_of(find(name), results)]
 
 
 def publish(asked: Publish) -> None:
     """Writes figures, claims and the list of all claims."""
     chosen = asked.folders or tuple(asked.out / name for name in published(asked.out))
     for folder in chosen:
+        results = Results.read(folder)
         about = json.loads((folder / ABOUT).read_text())
         figure = find(about["figure"])
         to = asked.out / figure.name
         files.make_folder(to)
-        files.write_all(contents(figure, Results.read(folder), about, to))
+        files.write_all(contents(figure, results, claims_of(figure, results), about, to))
         print(to)
     files.write(asked.out / CLAIMS, json.dumps(all_claims(asked.out), indent=1))
 
 
 if __name__ == "__main__":
-    publish(tyro.cli(Publish, description=__doc__))
+    script(publish, Publish, __doc__)

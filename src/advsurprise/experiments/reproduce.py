@@ -15,7 +15,6 @@ import json
 import math
 import pathlib
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,8 @@ from advsurprise.evaluation.curves import Curve, summarise
 from advsurprise.experiments import control, coverage, emergence, evaluate, horizon, incentive
 from advsurprise.experiments.cells import binned
 from advsurprise.experiments.figure import Arm, Figure, Results, Scale
-from advsurprise.experiments.settings import BODIES, EPISODES, ROLLOUT, SEEDS, train_words, tuned
+from advsurprise.experiments.runs import training
+from advsurprise.experiments.settings import BODIES, EPISODES, ROLLOUT, SEEDS, tuned
 from advsurprise.training import files
 from advsurprise.training.jobs import Job, Log, run_jobs
 from advsurprise.training.metrics import read_rows
@@ -111,13 +111,12 @@ def job(asked: Asked, world: str, arm: str) -> Job:
     folder, chosen = folder_of(asked, world, arm), asked.figure.arms[arm]
     chosen = dataclasses.replace(chosen, fields=tuned().get(chosen.method, {}) | chosen.fields)
     fields, seeds = asked.figure.worlds[world], tuple(range(asked.seeds))
-    train = train_words(world, fields, chosen, seeds=seeds, steps=asked.steps, out=folder)
-    play = (sys.executable, "-m", "advsurprise.experiments.evaluate", str(folder), "--episodes", str(asked.episodes))
-    updates = asked.steps // (chosen.fields.get("bodies", BODIES) * ROLLOUT)
+    train = training(world, fields, chosen, seeds=seeds, steps=asked.steps, folder=folder)
     played = evaluate.read(folder)
-    there = played is not None and (played["updates"], played["episodes"]) == (updates, asked.episodes)
-    steps = updates * chosen.fields.get("bodies", BODIES) * ROLLOUT
-    return Job(folder.name, (train,) if there else (train, play), folder / "metrics.jsonl", steps, asked.seeds)
+    if played is not None and (played.get("steps"), played.get("episodes")) == (train.steps, asked.episodes):
+        return train
+    play = (sys.executable, "-m", "advsurprise.experiments.evaluate", str(folder), "--episodes", str(asked.episodes))
+    return dataclasses.replace(train, commands=(*train.commands, play))
 
 
 def folder_of(asked: Asked, world: str, arm: str) -> pathlib.Path:
@@ -149,9 +148,10 @@ def write(asked: Asked, results: Results) -> dict[str, Any]:
     figure = asked.figure
     about = {"figure": figure.name, "scale": asked.scale, **_made_with(asked)}
     about |= {"versions": versions(), "date": datetime.date.today().isoformat()}
-    made = contents(figure, results, about, asked.out)
+    claims = claims_of(figure, results)
+    made = contents(figure, results, claims, about, asked.out)
     files.write_all(made)
-    return {"claims": claims_of(figure, results), "files": [str(path) for path in made]}
+    return {"claims": claims, "files": [str(path) for path in made]}
 
 
 def _made_with(asked: Asked) -> dict[str, Any]:
@@ -171,28 +171,25 @@ def _made_with(asked: Asked) -> dict[str, Any]:
 
 
 def contents(
-    figure: Figure, results: Results, about: dict[str, Any], folder: pathlib.Path
+    figure: Figure, results: Results, claims: list[dict[str, Any]], about: dict[str, Any], folder: pathlib.Path
 ) -> dict[pathlib.Path, str | bytes]:
-    """Everything that is written about a figure, from its numbers."""
+    """Everything that is written about a figure."""
     return {
         **results.files(folder),
         folder / ABOUT: json.dumps(about, indent=1),
-        folder / CLAIMS: json.dumps(without_nan(claims_of(figure, results)), indent=1),
+        folder / CLAIMS: json.dumps(claims, indent=1),
         **{folder / f"{figure.name}{ending}": data for ending, data in drawn(figure, results).items()},
     }
 
 
 def claims_of(figure: Figure, results: Results) -> list[dict[str, Any]]:
-    """The claims that a figure decides, as they are written."""
-    return [dataclasses.asdict(claim) | {"figure": figure.name} for claim in figure.judge(results)]
+    """The claims that a figure decides, as they are written: None for what is not a number."""
+    claims = [dataclasses.asdict(claim) | {"figure": figure.name} for claim in figure.judge(results)]
+    return [{name: _known(value) for name, value in claim.items()} for claim in claims]
 
 
-def without_nan(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Claims as JSON takes them."""
-    return [
-        {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in claim.items()}
-        for claim in claims
-    ]
+def _known(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def drawn(figure: Figure, results: Results) -> dict[str, bytes]:
@@ -293,6 +290,7 @@ def text(result: dict[str, Any]) -> str:
     lines = []
     for each in result["claims"]:
         lines.append(f"{each['verdict']:14}{each['claim']}")
-        number = f"{each['ours']:.3g} [{each['low']:.3g}, {each['high']:.3g}]"
+        known = each["ours"] is not None
+        number = f"{each['ours']:.3g} [{each['low']:.3g}, {each['high']:.3g}]" if known else "no number"
         lines.append(f"{'':14}{number}, {each['measure']}, {each['seeds']} seeds")
     return "\n".join([*lines, "", *result["files"]])

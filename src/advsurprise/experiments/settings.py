@@ -3,12 +3,8 @@
 import functools
 import importlib.resources
 import json
-import pathlib
-import sys
-from collections.abc import Mapping
 from typing import Any
 
-from advsurprise.evaluation import provenance
 from advsurprise.experiments.figure import Arm
 
 BODIES, ROLLOUT, MINIBATCH = 64, 128, 256
@@ -48,21 +44,3 @@ def arms(*names: str) -> dict[str, Arm]:
 def tuned() -> dict[str, dict[str, Any]]:
     """For each method the fields in which its tuned settings differ from the defaults."""
     return json.loads(importlib.resources.files("advsurprise.experiments").joinpath(TUNED).read_text())
-
-
-def train_words(
-    world: str,
-    world_fields: Mapping[str, Any],
-    arm: Arm,
-    *,
-    seeds: tuple[int, ...],
-    steps: int,
-    out: pathlib.Path,
-) -> tuple[str, ...]:
-    """The command that trains one arm in one world; given again it goes on where it was stopped."""
-    fields = {"rollout": ROLLOUT, "ppo.minibatch": MINIBATCH, "save_every": SAVE_EVERY}
-    fields |= {f"env.{name}": value for name, value in world_fields.items()} | arm.fields
-    flags = {"env": world, "method": arm.method, "steps": steps, "seeds": provenance.seeds(seeds)}
-    flags["bodies"] = fields.pop("bodies", BODIES)
-    changed = {name: provenance.setting(value) for name, value in fields.items()}
-    return (sys.executable, "-m", "advsurprise", *provenance.flag_words(flags, changed, out), "--json")

@@ -8,24 +8,22 @@ import dataclasses
 import itertools
 import json
 import pathlib
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import tyro
 from jaxtyping import Float
 
 from advsurprise import envs
 from advsurprise.api import EVALUATION_SEED, load
-from advsurprise.errors import UserError
 from advsurprise.evaluation.play import play
 from advsurprise.experiments.cells import seed_means
 from advsurprise.experiments.figure import LAST, Arm
-from advsurprise.experiments.settings import FOUR, train_words
+from advsurprise.experiments.runs import say, script, train_all, training
+from advsurprise.experiments.settings import FOUR
 from advsurprise.learning.interaction import Agent
 from advsurprise.training import files
-from advsurprise.training.jobs import Job, Log, run_jobs
+from advsurprise.training.jobs import Job, Log
 from advsurprise.training.metrics import read_rows
 
 SEEDS = (100, 101, 102, 103)
@@ -74,13 +72,11 @@ def settings_of(method: str) -> dict[str, dict[str, Any]]:
     return SETTINGS | OWN[method]
 
 
-def tune(asked: Tuning, *, log: Log) -> dict[str, Any]:
+def tune(asked: Tuning, *, log: Log = say) -> dict[str, Any]:
     """Trains what is not trained yet, judges and writes."""
     files.make_folder(asked.out)
     runs = [(method, name) for method in OWN for name in settings_of(method)]
-    failed, stopped = run_jobs([_job(asked, *each) for each in runs], workers=asked.workers, folder=asked.out, log=log)
-    if failed or stopped:
-        raise UserError("stopped; give the same command again to go on" if stopped else f"failed: {', '.join(failed)}")
+    train_all([_job(asked, *each) for each in runs], workers=asked.workers, folder=asked.out, log=log)
     found = {"seeds": SEEDS, "steps": asked.steps, "methods": {each: judged(asked, each) for each in OWN}}
     contents = {asked.out / "tuning.json": json.dumps(found, indent=1)}
     if asked.write:
@@ -101,10 +97,8 @@ def best(worth: dict[str, list[float]]) -> str:
 
 def _job(asked: Tuning, method: str, name: str) -> Job:
     [(world, fields)] = FOUR.items()
-    folder = folder_of(asked, method, name)
     arm = Arm(method, method, settings_of(method)[name])
-    train = train_words(world, fields, arm, seeds=SEEDS, steps=asked.steps, out=folder)
-    return Job(folder.name, (train,), folder / "metrics.jsonl", asked.steps, len(SEEDS))
+    return training(world, fields, arm, seeds=SEEDS, steps=asked.steps, folder=folder_of(asked, method, name))
 
 
 def folder_of(asked: Tuning, method: str, name: str) -> pathlib.Path:
@@ -198,4 +192,4 @@ OBJECTIVES: dict[str, tuple[str, Callable[[Sequence[pathlib.Path], int], Table]]
 
 
 if __name__ == "__main__":
-    tune(tyro.cli(Tuning, description=__doc__), log=lambda line: print(line, file=sys.stderr, flush=True))
+    script(tune, Tuning, __doc__)

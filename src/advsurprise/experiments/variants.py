@@ -5,18 +5,16 @@ python -m advsurprise.experiments.variants --out runs/variants --workers 6    # 
 
 import dataclasses
 import pathlib
-import sys
 from typing import Any
 
-import tyro
-
-from advsurprise.errors import UserError
 from advsurprise.evaluation.provenance import setting
 from advsurprise.experiments.cells import binned
 from advsurprise.experiments.figure import Arm, as_csv
-from advsurprise.experiments.settings import FOUR, train_words, turns
+from advsurprise.experiments.runs import say, script, train_all, training
+from advsurprise.experiments.settings import FOUR, turns
 from advsurprise.training import files
-from advsurprise.training.jobs import Job, Log, run_jobs
+from advsurprise.training.folder import METRICS
+from advsurprise.training.jobs import Job
 from advsurprise.training.metrics import read_rows
 
 SEEDS = (100, 101, 102)
@@ -53,15 +51,14 @@ class Variants:
     """Runs side by side."""
 
 
-def compare(asked: Variants, *, log: Log) -> None:
+def compare(asked: Variants) -> None:
     """Trains what is not trained yet, and writes the curves of all that were begun."""
     files.make_folder(asked.out)
-    jobs = [_job(asked, name) for name in VARIANTS]
-    failed, stopped = run_jobs(jobs, workers=asked.workers, folder=asked.out, log=log)
-    begun = [name for name in VARIANTS if (_folder(asked, name) / "metrics.jsonl").exists()]
-    files.write(asked.out / "variants.csv", as_csv([row for name in begun for row in _rows(asked, name)]))
-    if failed or stopped:
-        raise UserError("stopped; give the same command again to go on" if stopped else f"failed: {', '.join(failed)}")
+    try:
+        train_all([_job(asked, name) for name in VARIANTS], workers=asked.workers, folder=asked.out, log=say)
+    finally:
+        begun = [name for name in VARIANTS if (_folder(asked, name) / METRICS).exists()]
+        files.write(asked.out / "variants.csv", as_csv([row for name in begun for row in _rows(asked, name)]))
 
 
 def words(name: str) -> str:
@@ -75,16 +72,14 @@ def _folder(asked: Variants, name: str) -> pathlib.Path:
 
 def _job(asked: Variants, name: str) -> Job:
     [(world, fields)] = FOUR.items()
-    folder = _folder(asked, name)
     arm = Arm(name, "adversarial-surprise", VARIANTS[name])
-    train = train_words(world, fields, arm, seeds=SEEDS, steps=asked.steps, out=folder)
-    return Job(folder.name, (train,), folder / "metrics.jsonl", asked.steps, len(SEEDS))
+    return training(world, fields, arm, seeds=SEEDS, steps=asked.steps, folder=_folder(asked, name))
 
 
 def _rows(asked: Variants, name: str) -> list[dict[str, Any]]:
     whose = {"world": next(iter(FOUR)), "arm": name}
-    return [whose | row for row in binned(read_rows(_folder(asked, name) / "metrics.jsonl"), COLUMNS, BINS)]
+    return [whose | row for row in binned(read_rows(_folder(asked, name) / METRICS), COLUMNS, BINS)]
 
 
 if __name__ == "__main__":
-    compare(tyro.cli(Variants, description=__doc__), log=lambda line: print(line, file=sys.stderr, flush=True))
+    script(compare, Variants, __doc__)
