@@ -174,4 +174,4 @@ def test_a_figure_from_end_to_end_is_made_once(tmp_path, monkeypatch, capsys):
     )
     # What is finished is neither trained nor played again.
     again = reproduce.ask("tiny", scale="small", seeds=2, steps=None, out=tmp_path / "tiny")
-    assert len(reproduce.job(again, "ladder/game", "task").commands) == 1
+    assert reproduce.job(again, "ladder/game", "task").commands == ()
