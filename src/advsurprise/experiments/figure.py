@@ -199,6 +199,10 @@ class Figure:
     """Draws it, as the contents of files by their endings; learning curves if left out."""
     batch: Batch = field(default_factory=Batch)
     """Batches of its runs."""
+    small_batch: Batch | None = None
+    """Batches of the small scale, if they are others."""
+    bins: int = 64
+    """Rows that are kept of each run and training seed."""
     seeds: dict[Scale, int] = field(default_factory=lambda: dict(SEEDS))
     """Training seeds, from 0 on."""
     episodes: dict[Scale, int] = field(default_factory=lambda: dict(EPISODES))
@@ -224,6 +228,10 @@ class Figure:
     def runs(self) -> list[tuple[str, str]]:
         """World and arm of every run."""
         return [(world, arm) for world in self.worlds for arm in self.arms]
+
+    def batch_of(self, scale: Scale) -> Batch:
+        """The batches of a scale."""
+        return (scale == "small" and self.small_batch) or self.batch
 
     def worlds_of(self, scale: Scale) -> tuple[str, ...]:
         """The worlds of a scale."""

@@ -7,6 +7,8 @@ from typing import Any
 from advsurprise.experiments.figure import Figure, Scale
 from advsurprise.experiments.reproduce import ABOUT, CLAIMS, FIGURES
 
+WIDTH = 17
+"""Of the column of names."""
 SCALES: tuple[Scale, ...] = ("small", "full")
 
 
@@ -40,7 +42,7 @@ def _cost(figure: Figure, scale: Scale) -> dict[str, Any]:
     if figure.untrained:
         return size | {f"{where}_s": figure.untrained.seconds[scale] for where in figure.rates}
     if figure.trained_for:
-        return size | {f"{where}_s": 0 for where in figure.rates}
+        size["trained_for"] = figure.trained_for
     learning = [arm for arm in figure.arms.values() if arm.learns]
     total = len(worlds) * len(learning) * seeds * steps
     begun = len(worlds) * len(learning) * figure.stages[scale]
@@ -70,14 +72,22 @@ def list_text(result: dict[str, Any]) -> str:
     lines = []
     for each in result["figures"]:
         verdict = ", ".join(f"{number} {name}" for name, number in each["verdict"].items())
-        lines.append(f"{each['name']:12}{each['question']} ({each['paper']})")
-        lines.append(f"{'':12}{'; '.join(each['worlds'])}: {'; '.join(each['methods'])}")
-        for scale, cost in each["scales"].items():
-            times = f"about {_time(cost['two_cores_s'])} on two cores, {_time(cost['gpu_s'])} on a GPU"
-            lines.append(f"{'':12}{scale}: {cost['seeds']} seeds of {cost['steps']:,} steps, {times}")
-        lines.append(f"{'':12}{each['status']}{f': {verdict}' if verdict else ''}\n")
+        lines.append(f"{each['name']:{WIDTH}}{each['question']} ({each['paper']})")
+        lines.append(f"{'':{WIDTH}}{'; '.join(each['worlds'])}: {'; '.join(each['methods'])}")
+        lines += [f"{'':{WIDTH}}{scale}: {_cost_text(cost)}" for scale, cost in each["scales"].items()]
+        lines.append(f"{'':{WIDTH}}{each['status']}{f': {verdict}' if verdict else ''}\n")
     return "\n".join([*lines, "Make one: advsurprise reproduce coverage --scale small"])
 
 
+def _cost_text(cost: dict[str, Any]) -> str:
+    where = f" in {', '.join(cost['worlds'])}" if "worlds" in cost else ""
+    times = f"about {_time(cost['two_cores_s'])} on two cores, {_time(cost['gpu_s'])} on a GPU"
+    if "trained_for" in cost:
+        times = f"the runs of {cost['trained_for']}"
+    return f"{cost['seeds']} seeds of {cost['steps']:,} steps{where}, {times}"
+
+
 def _time(seconds: int) -> str:
+    if seconds > 3 * 86400:
+        return f"{seconds / 86400:.0f} days"
     return f"{seconds / 3600:.1f} h" if seconds > 5400 else f"{max(1, round(seconds / 60))} min"

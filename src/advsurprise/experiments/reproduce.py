@@ -17,16 +17,14 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from advsurprise import envs
 from advsurprise.config import RunConfig
 from advsurprise.errors import UserError, nearest
-from advsurprise.evaluation import labels, plot, sweep
-from advsurprise.evaluation.curves import Curve, summarise
-from advsurprise.experiments import control, coverage, emergence, evaluate, horizon, incentive
+from advsurprise.evaluation import sweep
+from advsurprise.experiments import control, coverage, emergence, evaluate, horizon, incentive, zero_shot
 from advsurprise.experiments.cells import binned
-from advsurprise.experiments.figure import ALONE, SAMPLED, Arm, Figure, Results, Scale
+from advsurprise.experiments.drawing import learning_curves
+from advsurprise.experiments.figure import ALONE, SAMPLED, Figure, Results, Scale
 from advsurprise.experiments.runs import run_config
 from advsurprise.experiments.settings import tuned
 from advsurprise.training import files
@@ -37,9 +35,8 @@ from advsurprise.training.run import updates_done
 from advsurprise.training.versions import versions
 
 FIGURES = {each.FIGURE.name: each.FIGURE for each in (coverage, control, emergence, horizon, incentive)}
+FIGURES |= {each.name: each for each in (zero_shot.ATARI, zero_shot.DOOM)}
 CLAIMS, ABOUT = "claims.json", "about.json"
-BINS = 64
-"""Rows that are kept of each run and training seed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,12 +104,18 @@ def ask(
     arms = _chosen(name, "arm", arms, figure.arms) or tuple(figure.arms)
     if seeds < 1:
         raise UserError(f"--seeds must be at least 1, not {seeds}")
-    if steps < figure.batch.steps:
-        raise UserError(f"--steps must be at least one update's {figure.batch.steps:,}, not {steps:,}")
-    compiled = [world for world in worlds if envs.find(world).kind == "pure"]
-    if env_workers is not None and compiled:
-        raise UserError(f"{compiled[0]} is compiled and has no worker processes: leave out --env-workers")
+    least = figure.batch_of(scale).steps
+    if steps < least:
+        raise UserError(f"--steps must be at least one update's {least:,}, not {steps:,}")
+    if env_workers is not None:
+        _check_hosts(worlds)
     return Asked(figure, scale, seeds, steps, out, runs, worlds, arms, env_workers)
+
+
+def _check_hosts(worlds: Sequence[str]) -> None:
+    for world in worlds:
+        if envs.find(world).kind == "pure":
+            raise UserError(f"{world} is compiled and has no worker processes: leave out --env-workers")
 
 
 def default_folder(name: str, scale: Scale) -> pathlib.Path:
@@ -175,8 +178,9 @@ def config_of(asked: Asked, world: str, arm: str) -> RunConfig:
     figure, chosen = asked.trains, asked.figure.arms[arm]
     chosen = dataclasses.replace(chosen, fields=tuned(figure.tuned).get(chosen.method, {}) | chosen.fields)
     fields = asked.figure.worlds[world] | ({} if asked.env_workers is None else {"workers": asked.env_workers})
-    seeds, steps = (tuple(range(asked.seeds)), asked.steps) if chosen.learns else ((0,), figure.batch.steps)
-    return run_config(world, fields, chosen, seeds=seeds, steps=steps, batch=figure.batch)
+    batch = figure.batch_of(asked.scale)
+    seeds, steps = (tuple(range(asked.seeds)), asked.steps) if chosen.learns else ((0,), batch.steps)
+    return run_config(world, fields, chosen, seeds=seeds, steps=steps, batch=batch)
 
 
 def stages_of(cfg: RunConfig, stages: int) -> list[int]:
@@ -223,7 +227,7 @@ def gather(asked: Asked) -> Results:
     for (world, arm), run in finished(asked).items():
         whose = {"world": world, "arm": arm}
         metrics = read_rows(folder_of(asked, world, arm) / METRICS)
-        rows += [whose | row for row in binned(metrics, columns, BINS)]
+        rows += [whose | row for row in binned(metrics, columns, asked.figure.bins)]
         for entry in sorted(run.entries, key=lambda entry: entry["steps"]):
             about = {"player": entry["player"], "step": entry["steps"]}
             played += [whose | {"seed": each["seed"]} | about | _kept(each, columns) for each in entry["seeds"]]
@@ -265,8 +269,8 @@ def _made_with(asked: Asked) -> dict[str, Any]:
         "training_seeds": asked.seeds,
         "steps": asked.steps,
         "episodes": asked.episodes,
-        "bodies": asked.trains.batch.bodies,
-        "rollout": asked.trains.batch.rollout,
+        "bodies": asked.trains.batch_of(asked.scale).bodies,
+        "rollout": asked.trains.batch_of(asked.scale).rollout,
         "command": command,
         "worlds": list(dict.fromkeys(world for world, _ in runs)),
         "arms": arms,
@@ -301,33 +305,8 @@ def _known(value: Any) -> Any:
 
 
 def drawn(figure: Figure, results: Results) -> dict[str, bytes]:
-    """The figure as PNG and PDF: a panel for every measure, a line for every arm and world."""
-    if figure.draw:
-        return figure.draw(results)
-    worlds = list(figure.worlds)
-    panels: dict[str, list[Curve]] = {}
-    for column in figure.drawn:
-        curves = [_curve(figure, results, world, arm, column) for world, arm in figure.runs]
-        panels[column] = [each for each in curves if each is not None]
-    spec = labels.of_config(RunConfig(env=worlds[0], env_fields=figure.worlds[worlds[0]]))
-    caption = (
-        f"{', '.join(worlds)}; bold: interquartile mean over training seeds; shaded: its 95% bootstrap interval; thin: "
-        f"each seed; means over 1/{BINS} of training"
-    )
-    return plot.rendered({name: panel for name, panel in panels.items() if panel}, caption, spec)
-
-
-def _curve(figure: Figure, results: Results, world: str, arm: str, column: str) -> Curve | None:
-    steps, values = results.curve(world, arm, column)
-    there = np.isfinite(values).any(axis=0)
-    if not there.any():
-        return None
-    chosen: Arm = figure.arms[arm]
-    name = chosen.label if len(figure.worlds) == 1 else f"{world}: {chosen.label}"
-    seeds = tuple(range(len(values)))
-    return Curve(
-        column, name, chosen.method, seeds, steps[there].astype(int), values[:, there], *summarise(values[:, there])
-    )
+    """The figure, as the contents of files by their endings."""
+    return figure.draw(results) if figure.draw else learning_curves(figure, results)
 
 
 def text(result: dict[str, Any]) -> str:
