@@ -98,7 +98,7 @@ def test_the_list_says_what_each_costs_and_what_came_of_it(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     cli.main(["reproduce", "--list", "--json"])
     figures = {each["name"]: each for each in json.loads(capsys.readouterr().out)["figures"]}
-    games = {"atari-zero-shot", "doom-zero-shot"}
+    games = {"atari-zero-shot", "doom-zero-shot", "doom-coverage"}
     assert set(figures) == {"coverage", "control", "emergence", "horizon", "incentive"} | games
     assert figures["coverage"]["status"] == "not made"
     assert figures["coverage"]["scales"]["full"] == {
