@@ -17,7 +17,7 @@ from advsurprise.envs.base import AbstractEnv
 from advsurprise.envs.host.base import Host
 from advsurprise.errors import UserError
 from advsurprise.evaluation import notebook
-from advsurprise.evaluation.play import CHUNK, play, play_host
+from advsurprise.evaluation.play import CHUNK, play, play_host_seeds
 from advsurprise.evaluation.player import AgentPlayer
 from advsurprise.evaluation.record import Episode, make_player, record
 from advsurprise.evaluation.replay import Replayed, write_page
@@ -25,7 +25,7 @@ from advsurprise.evaluation.statistics import Estimate, pooled, summarise
 from advsurprise.learning import devices
 from advsurprise.learning.host_collect import HostCollector
 from advsurprise.learning.interaction import Agent
-from advsurprise.learning.players import Player, with_players
+from advsurprise.learning.players import Player, alone, with_players
 from advsurprise.training import run
 from advsurprise.training.loops import whole_episodes
 from advsurprise.training.track import read_names
@@ -33,8 +33,8 @@ from advsurprise.types import EnvSpec
 
 EVALUATION_SEED = 1_000_000
 """First evaluation seed: far from seeds anyone trains with."""
-MAX_HOST_BODIES = 16
-"""Most bodies that play at the same time in a host world."""
+MAX_HOST_BODIES, MAX_HOST_ROWS = 32, 160
+"""Most bodies of a training seed, and of all of them, that play at the same time in a host world."""
 MAX_REPLAYED = 64
 """Most episodes of a replay: a page of many would not open in a browser."""
 
@@ -74,6 +74,7 @@ class Trained:
         episodes: int = 200,
         seeds: int = 10,
         player: Player = "trained",
+        role: str | None = None,
         env: str | None = None,
         env_fields: dict[str, Any] | None = None,
     ) -> dict[str, Estimate]:
@@ -81,11 +82,28 @@ class Trained:
 
         Every training seed plays at least `episodes`, shared by so many evaluation seeds, and the interval is over
         training seeds; over episodes where there is only one, or where nothing that was trained plays: that is played
-        once.
+        once. With `role`, its policy acts on every turn.
         """
+        return summarise(
+            self.played(episodes=episodes, seeds=seeds, player=player, role=role, env=env, env_fields=env_fields)
+        )
+
+    def played(
+        self,
+        *,
+        episodes: int = 200,
+        seeds: int = 10,
+        player: Player = "trained",
+        role: str | None = None,
+        env: str | None = None,
+        env_fields: dict[str, Any] | None = None,
+    ) -> list[dict[str, np.ndarray]]:
+        """Every measure of whole episodes, one entry each, for each training seed: what `evaluate` summarises."""
         players: dict[str, Player] = dict.fromkeys(self.agents[0].method.roles, player)
-        with self._opened(env, env_fields, bodies=episodes) as world:
-            return self._estimates(world, players, episodes, seeds)
+        agents = self.agents if role is None else [alone(agent, role) for agent in self.agents]
+        chosen = dataclasses.replace(self, agents=agents)
+        with chosen._opened(env, env_fields, bodies=episodes) as world:
+            return chosen._play(world, players, episodes, seeds)
 
     def cross_play(self, *, episodes: int = 200, seeds: int = 10) -> list[dict[str, Any]]:
         """Every role played by its policy, by random actions, or (where an action does nothing) motionless, against
@@ -96,21 +114,27 @@ class Trained:
         with self._opened(None, None, bodies=episodes) as world:
             for chosen in itertools.product(kinds, repeat=len(method.roles)):
                 players: dict[str, Player] = dict(zip(method.roles, chosen, strict=True))
-                rows.append({**players, "measures": self._estimates(world, players, episodes, seeds)})
+                measured = summarise(self._play(world, players, episodes, seeds))
+                rows.append({**players, "measures": measured})
         return rows
 
     def player(self, role: str | None = None, *, index: int = 0, greedy: bool = False, seed: int = 0) -> AgentPlayer:
         """The agent of the training seed number `index` for a loop of your own; with `role`, that role alone acts."""
         return AgentPlayer(self.agents[index], role=role, greedy=greedy, seed=seed)
 
-    def _estimates(
+    def _play(
         self, world: AbstractEnv | HostCollector, players: dict[str, Player], episodes: int, seeds: int
-    ) -> dict[str, Estimate]:
+    ) -> list[dict[str, np.ndarray]]:
+        """Episodes of each training seed, shared by evaluation seeds; in a host world all bodies, each with a seed of
+        its own, play at once."""
         spec = world.spec if isinstance(world, AbstractEnv) else world.host.spec
-        agents = [self._in(spec, agent) for agent in self.agents]
+        agents = [with_players(self._in(spec, agent), players) for agent in self.agents]
         if not plays_what_it_learnt(agents[0], players):
             agents = agents[:1]
-        return summarise([_play(world, with_players(agent, players), episodes, seeds) for agent in agents])
+        if isinstance(world, HostCollector):
+            return play_host_seeds(world, agents, episodes=episodes, seed=EVALUATION_SEED)
+        each, numbers = _share(episodes, seeds), range(EVALUATION_SEED, EVALUATION_SEED + seeds)
+        return [pooled([play(world, agent, episodes=each, seed=seed) for seed in numbers]) for agent in agents]
 
     def replay(
         self,
@@ -191,7 +215,9 @@ class Trained:
         if world.kind == "pure":
             yield world.make(**fields)
             return
-        host = world.open(min(MAX_HOST_BODIES, bodies), **fields)
+        bodies = min(MAX_HOST_BODIES, bodies)
+        seeds = min(len(self.agents), max(1, MAX_HOST_ROWS // bodies))
+        host = world.open(bodies, seeds=seeds, **fields)
         try:
             yield HostCollector(host, CHUNK)
         finally:
@@ -251,14 +277,6 @@ def _replayed(trained: Trained, env: AbstractEnv | Host, recorded: list[list[Epi
 def plays_what_it_learnt(agent: Agent, players: dict[str, Player]) -> bool:
     """Whether what happens depends on the training seed: some role is played by a policy that was trained."""
     return agent.method.trains and any(player in ("trained", "greedy") for player in players.values())
-
-
-def _play(world: AbstractEnv | HostCollector, agent: Agent, episodes: int, seeds: int) -> dict[str, np.ndarray]:
-    """Episodes shared by evaluation seeds; in a host world all bodies, each with a seed of its own, play at once."""
-    each = _share(episodes, seeds)
-    if isinstance(world, HostCollector):
-        return play_host(world, agent, episodes=episodes, seed=EVALUATION_SEED)
-    return pooled([play(world, agent, episodes=each, seed=EVALUATION_SEED + seed) for seed in range(seeds)])
 
 
 def _share(episodes: int, seeds: int) -> int:

@@ -30,7 +30,18 @@ class Measure(NamedTuple):
     of_game: bool = False
     """Whether it belongs to a whole game, which may be several episodes (lives): its value counts on the game's last
     step, where the measure `GAME_OVER` is 1, and nowhere else."""
+    edges: tuple[float, ...] = ()
+    """Edges of bins, ascending: the share of all steps between each two of them is recorded too. What lies outside
+    counts to the first bin or the last."""
 
+    @property
+    def shares(self) -> tuple[str, ...]:
+        """Columns that hold the shares of its bins, each named by the bin's lower edge."""
+        return tuple(f"{SHARE}{self.name}/{lower:g}" for lower in self.edges[:-1])
+
+
+SHARE = "share/"
+"""Beginning of the columns that hold shares of bins: many of them make one distribution."""
 
 GAME_OVER = "game/over"
 """Name of the measure that is 1 on the last step of a game, in worlds whose games are several episodes."""

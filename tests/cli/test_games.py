@@ -70,4 +70,6 @@ def test_whole_games_are_evaluated_for_each_kind_of_player(capsys, tmp_path, mon
     for kind, over in (("measures", "training seeds"), ("greedy", "training seeds"), ("random", "episodes")):
         assert result[kind]["game/score"]["mean"] == score
         assert result[kind]["game/score"]["over"] == over
+        shares = [each["mean"] for name, each in result[kind].items() if name.startswith("share/position_y/")]
+        assert (len(shares), sum(shares)) == ((23, pytest.approx(1)) if env == "doom/take-cover" else (0, 0))
     assert result["labels"]["game/score"]

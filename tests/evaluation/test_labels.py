@@ -7,6 +7,7 @@ from advsurprise.config import RunConfig
 from advsurprise.envs.host import gymnasium
 from advsurprise.evaluation import labels
 from advsurprise.evaluation.labels import Labels
+from advsurprise.types import Measure
 
 
 def test_a_column_is_called_what_its_world_and_method_call_it():
@@ -52,6 +53,18 @@ def test_runs_in_the_worlds_of_others_have_labels_without_opening_them(name):
     assert found.method == methods.make(name, envs.make("rooms/four").spec).measures
     assert found.label("end/episode_return") == "the world's own reward per episode"
     assert found.drawn == ["end/episode_return", "end/episode_length", "common_surprise"]
+
+
+def test_shares_of_bins_have_labels_and_are_shown_only_when_asked_for():
+    edges = Measure("where", "place", short="where", shown=True, edges=(16.0, 48.5, 64.0))
+    found = Labels((edges,))
+    assert found.shares == {
+        "share/where/16": "place from 16 to 48.5, share of steps",
+        "share/where/48.5": "place from 48.5 to 64, share of steps",
+    }
+    assert [found.label(column) for column in found.shares] == list(found.shares.values())
+    assert all(found.is_shared(column) for column in found.shares)
+    assert not {*found.shares} & {*found.shown, *found.drawn, *found.shorts.values(), *labels.live(found)}
 
 
 def test_what_is_gone_leaves_columns_without_labels():

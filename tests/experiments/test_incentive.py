@@ -11,7 +11,7 @@ import pytest
 
 from advsurprise.cli import main as cli
 from advsurprise.envs import rooms
-from advsurprise.experiments import incentive, reproduce
+from advsurprise.experiments import incentive, listing, reproduce
 from advsurprise.experiments.figure import Claim, Figure, Results, Untrained
 from advsurprise.experiments.incentive import Setting
 from advsurprise.experiments.scripted import BEHAVIOURS, body_keys, play
@@ -202,16 +202,17 @@ def test_a_figure_that_trains_nothing_is_made_in_one_go(tmp_path, monkeypatch, c
     def judge(results):
         return [Claim("it plays", "", "rows", float(len(results.rows)), 1.0, 9.0, len(results.rows), "holds")]
 
-    untrained = Untrained(make, lambda results: {".png": b"drawn"}, {"small": 3, "full": 5}, {"small": 1, "full": 2})
-    arms, steps = incentive.FIGURE.arms, {"small": 8192, "full": 9000}
-    figure = Figure("tiny", "whether it plays", "nowhere", {"rooms/four": {}}, arms, steps, (), (), judge, untrained)
+    made_by = {"untrained": Untrained(make, {"small": 1, "full": 2}), "draw": lambda results: {".png": b"drawn"}}
+    arms, steps, seeds = incentive.FIGURE.arms, {"small": 8192, "full": 9000}, {"small": 3, "full": 5}
+    worlds = {"rooms/four": {}}
+    figure = Figure("tiny", "whether it plays", "nowhere", worlds, arms, steps, (), (), judge, seeds=seeds, **made_by)
     monkeypatch.setitem(reproduce.FIGURES, "tiny", figure)
     cli.main(["reproduce", "tiny", "--out", str(tmp_path / "results" / "tiny"), "--json"])
     made = json.loads(capsys.readouterr().out)
     assert made["claims"][0]["ours"] == 3
     names = {path.name for path in (tmp_path / "results" / "tiny").iterdir()}
     assert names == {"rows.csv", "about.json", "claims.json", "tiny.png"}
-    [listed] = [each for each in reproduce.list_figures(tmp_path / "results")["figures"] if each["name"] == "tiny"]
+    [listed] = [each for each in listing.list_figures(tmp_path / "results")["figures"] if each["name"] == "tiny"]
     assert listed["status"] == "made with 3 seeds of 8,192 steps"
     assert listed["scales"]["full"] == {"seeds": 5, "steps": 9000, "two_cores_s": 2, "gpu_s": 2}
 

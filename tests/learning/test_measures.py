@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from advsurprise import methods
+from advsurprise.evaluation import play
 from advsurprise.learning import measures
 from advsurprise.learning.measures import Steps
-from advsurprise.types import EnvSpec, Measure, Measured
+from advsurprise.types import SHARE, EnvSpec, Measure, Measured
 
 ROLES = ("explore", "control")
 MEASURES = (
@@ -77,6 +78,34 @@ def test_every_column_is_that_of_a_plain_loop(seed):
     for name, values in expected.items():
         assert measures.means(measured)[name] == pytest.approx(np.mean(values), abs=1e-5), name
         assert int(measured[name].counts.sum()) == len(values), name
+
+
+EDGES = (16.0, 48.0, 64.0, 200.5)
+
+
+@pytest.mark.parametrize("only_where", ["", "noisy"])
+def test_shares_of_bins_are_those_of_a_histogram(only_where):
+    rng = np.random.default_rng(0)
+    where = rng.uniform(-50, 300, (40, 3)).astype(np.float32)
+    # On every edge, and beyond both ends.
+    where[:4, 0], where[4:6, 0] = EDGES, (-1e6, 1e6)
+    over, noisy = rng.random((40, 3)) < 0.1, rng.integers(0, 2, (40, 3))
+    spec = SPEC._replace(
+        measures=(Measure("where", "place", only_where=only_where, edges=EDGES), Measure("noisy", "noisy rooms"))
+    )
+    info = {"where": jnp.asarray(where), "noisy": jnp.asarray(noisy)}
+    steps = Steps(jnp.zeros((40, 3), jnp.int32), jnp.asarray(over), info, {})
+    measured = measures.columns(steps, methods.make("task", spec), begins=jnp.ones(3, bool))
+    names = ["share/where/16", "share/where/48", "share/where/64"]
+    assert [name for name in measured if name.startswith(SHARE)] == names == list(spec.measures[0].shares)
+    counted = where[noisy > 0] if only_where else where
+    expected, _ = np.histogram(np.clip(counted, 16, 200.4), EDGES)
+    found = measures.means(measured)
+    np.testing.assert_allclose([found[name] for name in names], expected / counted.size, rtol=1e-6)
+    # Of an episode as of a rollout: the shares of its own steps.
+    number = np.cumsum(over, axis=0) - over
+    by_episode = sum(play.by_episode(measured[name], number, 1) for name in names)
+    np.testing.assert_allclose(by_episode, 1.0)
 
 
 def test_a_single_role_has_no_hand_overs():

@@ -54,11 +54,11 @@ RESUMED = [
 ]
 
 
-class Rewards(Host):
-    """A world whose reward is what a function makes of it."""
+class Changed(Host):
+    """A world whose rewards and measures are what a function makes of them."""
 
     def __init__(self, host: Host):
-        self.host, self.change = host, lambda reward: reward
+        self.host, self.change = host, lambda told: told
         self.seeds, self.bodies, self.groups = host.seeds, host.bodies, host.groups
         self.resumes, self.rewinds = host.resumes, host.rewinds
 
@@ -74,7 +74,8 @@ class Rewards(Host):
 
     def recv(self, group=0):
         timestep = self.host.recv(group)
-        return eqx.tree_at(lambda timestep: timestep.reward, timestep, self.change(timestep.reward))
+        changed = self.change(timestep.reward), {name: self.change(each) for name, each in timestep.info.items()}
+        return eqx.tree_at(lambda timestep: (timestep.reward, timestep.info), timestep, changed)
 
     def relocate(self, request, group=0):
         return self.host.relocate(request, group)
@@ -120,7 +121,7 @@ def _loop(env: str, method: str) -> Hosted:
     """The one compiled loop of a method in a world; `run.train` begins its world anew."""
     if (env, method) not in LOOPS:
         cfg = _config(env, method)
-        LOOPS[env, method] = Hosted(cfg, Rewards(open_world(cfg)))
+        LOOPS[env, method] = Hosted(cfg, Changed(open_world(cfg)))
     return LOOPS[env, method]
 
 
@@ -134,10 +135,13 @@ def test_every_method_trains_and_only_one_that_is_told_to_learns_from_the_games_
     assert all(math.isfinite(value) for row in rows for name, value in row.items() if name.endswith("loss"))
     assert {row["workers_replaced"] for row in rows} == {0.0}
     _check_scores(rows, env, loop.method.makes_requests)
+    shares = [[value for name, value in row.items() if name.startswith("share/position_y/")] for row in rows]
+    assert [sum(each) for each in shares] == pytest.approx([float(env == "doom/take-cover")] * len(rows))
     after = [bits(agent.policies) for agent in loop.agents(trained.state)]
     for left, right in zip(before, after, strict=True):
         assert (left != right) == loop.method.trains
-    same = bits(_learnt(_with_other_rewards(loop))) == bits(_learnt(trained.state))
+    # Not from where the body is either: positions are measured, and no method sees them.
+    same = bits(_learnt(_with_other_rewards_and_measures(loop))) == bits(_learnt(trained.state))
     assert same == (method != "task")
 
 
@@ -152,14 +156,14 @@ def _check_scores(rows: list[dict], env: str, makes_requests: bool) -> None:
     assert last == (44.0 if env.startswith("doom") else 0.0)
 
 
-def _with_other_rewards(loop: Hosted):
-    """What two updates learn from the beginning where all rewards are others."""
+def _with_other_rewards_and_measures(loop: Hosted):
+    """What two updates learn from the beginning where all rewards and measures are others."""
     rng = np.random.default_rng(0)
-    loop.host.change = lambda reward: (100 * reward + rng.normal(size=reward.shape)).astype(np.float32)
+    loop.host.change = lambda told: (100 * told + rng.normal(size=told.shape)).astype(np.float32)
     state = loop.init()
     for _ in range(2):
         state, _ = loop.update(state)
-    loop.host.change = lambda reward: reward
+    loop.host.change = lambda told: told
     return state
 
 

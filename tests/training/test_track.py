@@ -23,6 +23,8 @@ ROWS = [
         "loss": 1 / (update + seed),
         "end/total": -3.5,
         "odd": math.nan,
+        # Metrics have them; a chart of every bin would bury the others.
+        "share/place/16": 0.5,
     }
     for update in (1, 2, 3)
     for seed in (0, 1)

@@ -26,24 +26,43 @@ class Reproduce:
     """Training seeds, from 0 on; of a figure that trains nothing, seeds of layouts and noise."""
     steps: Annotated[str | None, optional("STEPS", "what the scale has")] = None
     """Environment steps of each training seed, such as 5M."""
+    arms: Annotated[tuple[str, ...], optional("ARM", "all")] = ()
+    """What to train, of the arms that the figure compares: a long figure can be made piece by piece. Results are of all
+    finished runs in the folder."""
+    worlds: Annotated[tuple[str, ...], optional("WORLD", "all of the scale's")] = ()
+    """Where to train, of the figure's worlds."""
     workers: int = 1
     """Runs side by side: on a GPU that has room, four to six are three times as fast as one."""
+    env_workers: Annotated[int | None, optional("INT", "about one per core")] = None
+    """Worker processes of each run in a game; results do not depend on it."""
     out: Annotated[pathlib.Path | None, optional("FOLDER", "runs/reproduce/FIGURE-SCALE")] = None
     """Where runs and results go."""
+    runs: Annotated[pathlib.Path | None, optional("FOLDER", "--out, or where the figure lies that trains them")] = None
+    """Where the runs are."""
     results: Annotated[pathlib.Path, optional("FOLDER", "results")] = pathlib.Path("results")
     """Where --list looks for figures that were made."""
     json: Json = False
 
     def run(self) -> None:
         from advsurprise.config import read_count
-        from advsurprise.experiments import reproduce
+        from advsurprise.experiments import listing, reproduce
 
         if self.list:
-            return show(reproduce.list_figures(self.results), reproduce.list_text, as_json=self.json)
+            return show(listing.list_figures(self.results), listing.list_text, as_json=self.json)
         if self.figure is None:
             raise UserError("name a figure, for example: advsurprise reproduce coverage; --list shows all")
         steps = None if self.steps is None else read_count("--steps", self.steps)
-        asked = reproduce.ask(self.figure, scale=self.scale, seeds=self.seeds, steps=steps, out=self.out)
+        asked = reproduce.ask(
+            self.figure,
+            scale=self.scale,
+            seeds=self.seeds,
+            steps=steps,
+            out=self.out,
+            runs=self.runs,
+            worlds=self.worlds,
+            arms=self.arms,
+            env_workers=self.env_workers,
+        )
         result = reproduce.reproduce(asked, workers=self.workers, log=log)
         show(result, reproduce.text, as_json=self.json)
         if result["signal"]:

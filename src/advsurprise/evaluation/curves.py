@@ -243,7 +243,7 @@ def choose(records: Sequence[Record], asked: str | None) -> list[str]:
     for word in (part.strip() for part in asked.split(",")):
         column = table.shorts.get(word, word)
         if column not in there and word not in table.shorts:
-            raise UserError(f"unknown metric {nearest(word, {*table.shorts, *there})}")
+            raise UserError(f"unknown metric {nearest(word, {*table.shorts, *there} - {*table.shares})}")
         chosen.append(column)
     return list(dict.fromkeys(chosen))
 

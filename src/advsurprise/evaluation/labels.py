@@ -2,6 +2,7 @@
 new measure needs no entry in any table."""
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 
 from advsurprise import envs, methods
@@ -36,7 +37,8 @@ class Labels:
     """The columns of one kind of run."""
 
     world: tuple[Measure, ...] = ()
-    """What the world measures: `end/NAME`, `mean/NAME` and `handover/ROLE/…/NAME`; of whole games, `NAME`."""
+    """What the world measures: `end/NAME`, `mean/NAME`, `share/NAME/…` and `handover/ROLE/…/NAME`; of whole games,
+    `NAME`."""
     method: tuple[Measure, ...] = ()
     """What the method measures: `NAME`."""
 
@@ -73,6 +75,15 @@ class Labels:
         shown += [f"end/{measure.name}" for measure in self.episodes if measure.shown]
         return [*shown[:DRAWN], COMMON.name]
 
+    @property
+    def shares(self) -> dict[str, str]:
+        """Columns that hold shares of bins, and what a person calls them."""
+        return {
+            column: f"{measure.label} from {lower:g} to {upper:g}, share of steps"
+            for measure in self.episodes
+            for column, (lower, upper) in zip(measure.shares, itertools.pairwise(measure.edges), strict=True)
+        }
+
     def handovers(self, roles: Sequence[str]) -> dict[str, list[str]]:
         """Columns at the end of turns, by what a person calls the moment: each role's first turn, then all."""
         measures = [measure.name for measure in self.world if measure.at_handover]
@@ -86,14 +97,14 @@ class Labels:
         """Whether a column measures all methods alike: what the world measures, and common surprise. What a method
         measures of itself, under its own model, cannot be compared with another's."""
         head, _, name = column.partition("/")
-        if column in {COMMON.name, *(measure.name for measure in self.games)}:
+        if column in {COMMON.name, *(measure.name for measure in self.games), *self.shares}:
             return True
         world = {measure.name for measure in self.world}
         return (head in ("end", "mean") and name in world) or (head == "handover" and column.split("/")[-1] in world)
 
     def label(self, column: str) -> str:
         """What tables and figures call a column; its own name where no world or method has declared it."""
-        own = {measure.name: measure.label for measure in (*self.games, *self.method, COMMON)}
+        own = {measure.name: measure.label for measure in (*self.games, *self.method, COMMON)} | self.shares
         world = {measure.name: measure.label for measure in self.world}
         head, _, name = column.partition("/")
         if column in own:

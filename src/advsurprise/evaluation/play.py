@@ -5,7 +5,7 @@ they take.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -21,8 +21,8 @@ from advsurprise.learning.devices import quickest_compile
 from advsurprise.learning.host_collect import HostCollector
 from advsurprise.learning.interaction import Agent
 from advsurprise.learning.measures import Steps, columns, common_surprise, no_models, steps_of
-from advsurprise.methods.base import ended
-from advsurprise.tree import with_seed_axis
+from advsurprise.methods.base import AbstractMethod, ended
+from advsurprise.tree import over_seeds, with_seed_axis
 from advsurprise.types import GAME_OVER, Measured, Rollout
 
 CHUNK = 128
@@ -31,7 +31,8 @@ MAX_CHUNKS = 1000
 """Chunks after which a world that ends no episodes is given up."""
 
 Collect = Callable[[Any, int], tuple[Any, Steps, Measured]]
-"""From what is carried and the chunk's number: what is carried on, the chunk's steps, and their common surprise."""
+"""From what is carried and the chunk's number: what is carried on, the chunk's steps, and their common surprise, both
+with an axis S."""
 
 
 def play(env: AbstractEnv, agent: Agent, *, episodes: int, seed: int) -> dict[str, np.ndarray]:
@@ -42,26 +43,54 @@ def play(env: AbstractEnv, agent: Agent, *, episodes: int, seed: int) -> dict[st
     start, go_on = _programs()
 
     def collect(carry, number):
-        return go_on(collector, agent, carry, jax.random.fold_in(play_key, number))
+        carry, *chunk = go_on(collector, agent, carry, jax.random.fold_in(play_key, number))
+        return carry, *with_seed_axis(chunk)
 
-    return _whole_episodes(collect, (start(collector, agent, start_key), no_models(env.spec, episodes)), agent, 1)
+    carry = start(collector, agent, start_key), no_models(env.spec, episodes)
+    return _whole_episodes(collect, carry, agent.method, 1)[0]
 
 
 def play_host(world: Host | HostCollector, agent: Agent, *, episodes: int, seed: int) -> dict[str, np.ndarray]:
     """Measures of whole episodes in a host world, or of whole games where they are several episodes, one entry each: at
     least `episodes`, the same number of each of the host's bodies. A collector that is given keeps its programs."""
-    start_key, play_key = jax.random.split(jax.random.key(seed))
     collector = world if isinstance(world, HostCollector) else HostCollector(world, CHUNK)
-    host, seeds = collector.host, with_seed_axis(agent)
+    return play_host_seeds(collector, [agent], episodes=episodes, seed=seed)[0]
+
+
+def play_host_seeds(
+    collector: HostCollector, agents: Sequence[Agent], *, episodes: int, seed: int
+) -> list[dict[str, np.ndarray]]:
+    """The same for each of several agents of one method, as many at a time as the host has seeds. All begin with the
+    same keys, and what an agent does depends on no other."""
+    size, found = collector.host.seeds, []
+    for first in range(0, len(agents), size):
+        batch = list(agents[first : first + size])
+        together = batch + [batch[-1]] * (size - len(batch))
+        found += _play_together(collector, together, episodes=episodes, seed=seed)[: len(batch)]
+    return found
+
+
+def _play_together(
+    collector: HostCollector, agents: list[Agent], *, episodes: int, seed: int
+) -> list[dict[str, np.ndarray]]:
+    """As many agents as the host has seeds."""
+    host, method, number_of = collector.host, agents[0].method, len(agents)
+    start_key, play_key = jax.random.split(jax.random.key(seed))
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *agents)
+
+    def keys(key):
+        return jnp.stack([key] * number_of)
 
     def collect(carry, number):
         memory, stats = carry
-        memory, rollout = collector.collect(seeds, memory, key=jax.random.fold_in(play_key, number)[None])
-        stats, steps, surprise = _reduce(agent, jax.tree.map(lambda leaf: leaf[0], rollout), stats)
+        memory, rollout = collector.collect(stacked, memory, key=keys(jax.random.fold_in(play_key, number)))
+        stats, steps, surprise = _reduce_seeds(method, number_of, rollout, stats)
         return (memory, stats), steps, surprise
 
-    memory = collector.start(seeds, key=start_key[None])
-    return _whole_episodes(collect, (memory, no_models(host.spec, host.bodies)), agent, -(-episodes // host.bodies))
+    memory = collector.start(stacked, key=keys(start_key))
+    models = no_models(host.spec, host.bodies)
+    carry = memory, jax.tree.map(lambda leaf: jnp.stack([leaf] * number_of), models)
+    return _whole_episodes(collect, carry, method, -(-episodes // host.bodies))
 
 
 def _start(collector: ScanCollector, agent: Agent, key):
@@ -71,7 +100,7 @@ def _start(collector: ScanCollector, agent: Agent, key):
 def _collect(collector: ScanCollector, agent: Agent, carry, key):
     world, stats = carry
     world, rollout = collector.collect(agent, world, key=key)
-    stats, steps, surprise = _reduce(agent, rollout, stats)
+    stats, steps, surprise = _reduce(agent.method, rollout, stats)
     return (world, stats), steps, surprise
 
 
@@ -83,28 +112,42 @@ def _programs() -> tuple[Callable, Callable]:
     return start, go_on
 
 
-@jax.jit
-def _reduce(agent: Agent, rollout: Rollout, stats: Any) -> tuple[Any, Steps, Measured]:
+def _reduce(method: AbstractMethod, rollout: Rollout, stats: Any) -> tuple[Any, Steps, Measured]:
     """What is kept of a rollout, and the statistics behind its common surprise."""
     observed = rollout.views.newest
-    stats, surprise = common_surprise(observed, ended(rollout), agent.method.spec, stats)
-    return stats, steps_of(rollout, agent.method), surprise
+    stats, surprise = common_surprise(observed, ended(rollout), method.spec, stats)
+    return stats, steps_of(rollout, method), surprise
 
 
-def _whole_episodes(collect: Collect, carry: Any, agent: Agent, each: int) -> dict[str, np.ndarray]:
-    """Plays until every body has ended `each` episodes, and measures these."""
-    chunks = []
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _reduce_seeds(method: AbstractMethod, seeds: int, rollout: Rollout, stats: Any) -> tuple[Any, Steps, Measured]:
+    return over_seeds(functools.partial(_reduce, method), seeds)(rollout, stats)
+
+
+def _whole_episodes(collect: Collect, carry: Any, method: AbstractMethod, each: int) -> list[dict[str, np.ndarray]]:
+    """Plays until every body of every seed has ended `each` episodes, and measures these, seed by seed."""
+    chunks, ends = [], 0
+    needed: dict[int, int] = {}
+    """Chunks in which all bodies of a seed have ended their episodes."""
     for number in range(MAX_CHUNKS):
         carry, *chunk = collect(carry, number)
         chunks.append(jax.tree.map(np.asarray, chunk))
-        if np.all(sum(_ends(steps).sum(axis=0) for steps, _ in chunks) >= each):
+        ends = ends + _ends(chunks[-1][0]).sum(axis=1)
+        needed = dict.fromkeys(np.flatnonzero(np.all(ends >= each, axis=1)).tolist(), number + 1) | needed
+        if len(needed) == len(ends):
             break
     else:
-        length = sum(len(steps.over) for steps, _ in chunks)
-        raise UserError(f"{agent.method.spec.id}: not every body ended {each} episode(s) within {length} steps")
-    steps, surprise = jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
+        length = sum(steps.over.shape[1] for steps, _ in chunks)
+        raise UserError(f"{method.spec.id}: not every body ended {each} episode(s) within {length} steps")
+    return [_measured(chunks[: needed[seed]], seed, method, each) for seed in range(len(needed))]
+
+
+def _measured(chunks: Sequence[Any], seed: int, method: AbstractMethod, each: int) -> dict[str, np.ndarray]:
+    """Every measure of the first episodes of each body of a seed."""
+    mine = [jax.tree.map(lambda leaf: leaf[seed], chunk) for chunk in chunks]
+    steps, surprise = jax.tree.map(lambda *parts: np.concatenate(parts), *mine)
     begins = jnp.ones(steps.over.shape[1], bool)
-    measured = columns(jax.tree.map(jnp.asarray, steps), agent.method, begins=begins)
+    measured = columns(jax.tree.map(jnp.asarray, steps), method, begins=begins)
     measured["common_surprise"] = surprise
     ends = _ends(steps)
     number = np.cumsum(ends, axis=0) - ends

@@ -75,8 +75,8 @@ def figure(panels: dict[str, list[Curve]], caption: str, table: Labels):
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
     for axis, (metric, drawn) in zip(axes.flat, panels.items(), strict=False):
-        _panel(axis, table.label(metric), drawn, look)
-    handles = [_handle(*each) for each in look.values()]
+        panel(axis, table.label(metric), drawn, look)
+    handles = [handle(*each) for each in look.values()]
     made.legend(handles, list(look), loc="upper center", ncols=2 * columns, frameon=False, fontsize=8)
     made.text(0.5, 0.05 / height, "\n".join(words), ha="center", va="bottom", fontsize=6.5, color="#444444")
     made.subplots_adjust(
@@ -90,7 +90,8 @@ def figure(panels: dict[str, list[Curve]], caption: str, table: Labels):
     return made
 
 
-def _panel(axis, label: str, drawn: list[Curve], look: dict[str, tuple[str, str]]) -> None:
+def panel(axis, label: str, drawn: Iterable[Curve], look: dict[str, tuple[str, str]]) -> None:
+    """Draws curves into a panel of matplotlib's."""
     from matplotlib.ticker import EngFormatter
 
     for each in drawn:
@@ -105,7 +106,8 @@ def _panel(axis, label: str, drawn: list[Curve], look: dict[str, tuple[str, str]
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def _handle(shade: str, style: Any):
+def handle(shade: str, style: Any):
+    """A line for a legend."""
     from matplotlib.lines import Line2D
 
     return Line2D([], [], color=shade, linestyle=style, linewidth=2.0)

@@ -296,5 +296,7 @@ FIGURE = Figure(
     columns=("pay", "pay_seen", "pay_episode", "stilled", "uses", "shut_in", "rooms"),
     drawn=("pay_seen",),
     judge=judge,
-    untrained=Untrained(make, drawn, SEEDS, {"small": 90, "full": 300}),
+    untrained=Untrained(make, {"small": 90, "full": 300}),
+    draw=drawn,
+    seeds=SEEDS,
 )

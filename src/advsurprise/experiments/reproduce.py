@@ -4,7 +4,7 @@ the claims. Everything can be stopped and goes on where it was.
 OUT/WORLD-ARM/    the runs
 OUT/rows.csv      means over equal stretches of training, for every training seed
 OUT/frozen.csv    what the frozen policies did, for every training seed
-OUT/about.json    what was run, on what, with which software
+OUT/about.json    what was run, for how long, with which software
 OUT/claims.json   the claims, with intervals and verdicts
 OUT/NAME.png      the figure, and as PDF
 """
@@ -14,32 +14,29 @@ import datetime
 import json
 import math
 import pathlib
-import sys
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from advsurprise import envs
 from advsurprise.config import RunConfig
 from advsurprise.errors import UserError, nearest
-from advsurprise.evaluation import labels, plot
-from advsurprise.evaluation.curves import Curve, summarise
-from advsurprise.experiments import control, coverage, emergence, evaluate, horizon, incentive
+from advsurprise.evaluation import sweep
+from advsurprise.experiments import control, coverage, doom_coverage, emergence, evaluate, horizon, incentive, zero_shot
 from advsurprise.experiments.cells import binned
-from advsurprise.experiments.figure import Arm, Figure, Results, Scale
-from advsurprise.experiments.runs import training
-from advsurprise.experiments.settings import BODIES, EPISODES, ROLLOUT, SEEDS, tuned
+from advsurprise.experiments.drawing import learning_curves
+from advsurprise.experiments.figure import ALONE, SAMPLED, Figure, Results, Scale
+from advsurprise.experiments.runs import run_config
+from advsurprise.experiments.settings import tuned
 from advsurprise.training import files
+from advsurprise.training.folder import CONFIG, METRICS, check_folder, read_run
 from advsurprise.training.jobs import Job, Log, run_jobs
 from advsurprise.training.metrics import read_rows
+from advsurprise.training.run import updates_done
 from advsurprise.training.versions import versions
 
 FIGURES = {each.FIGURE.name: each.FIGURE for each in (coverage, control, emergence, horizon, incentive)}
+FIGURES |= {each.name: each for each in (zero_shot.ATARI, zero_shot.DOOM, doom_coverage.FIGURE)}
 CLAIMS, ABOUT = "claims.json", "about.json"
-BINS = 64
-"""Rows that are kept of each run and training seed."""
-RATES = {"two_cores": 20_000, "gpu": 1_500_000}
-"""Environment steps per second that costs are estimated with: two cores of a CPU, and several runs side by side on one
-H200."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,12 +50,25 @@ class Asked:
     steps: int
     """Environment steps of each."""
     out: pathlib.Path
-    """Where runs and results go."""
+    """Where results go."""
+    runs: pathlib.Path
+    """Where runs are."""
+    worlds: tuple[str, ...]
+    """Worlds to train in."""
+    arms: tuple[str, ...]
+    """Arms to train."""
+    env_workers: int | None = None
+    """Worker processes of each run's host world; None for about one per core."""
+
+    @property
+    def trains(self) -> Figure:
+        """The figure whose runs these are."""
+        return find(self.figure.trained_for) if self.figure.trained_for else self.figure
 
     @property
     def episodes(self) -> int:
         """Episodes of each training seed's frozen policies."""
-        return EPISODES[self.scale]
+        return self.trains.episodes[self.scale]
 
 
 def find(name: str) -> Figure:
@@ -68,22 +78,56 @@ def find(name: str) -> Figure:
     return FIGURES[name]
 
 
-def ask(name: str, *, scale: Scale, seeds: int | None, steps: int | None, out: pathlib.Path | None) -> Asked:
+def ask(
+    name: str,
+    *,
+    scale: Scale,
+    seeds: int | None = None,
+    steps: int | None = None,
+    out: pathlib.Path | None = None,
+    runs: pathlib.Path | None = None,
+    worlds: Sequence[str] = (),
+    arms: Sequence[str] = (),
+    env_workers: int | None = None,
+) -> Asked:
     """A figure with what is asked for, or with what its scale has."""
     figure = find(name)
-    if figure.untrained and steps is not None:
-        raise UserError(f"{name} trains nothing: leave out --steps")
-    seeds, steps = seeds_of(figure, scale) if seeds is None else seeds, figure.steps[scale] if steps is None else steps
+    given = {"--steps": steps is not None, "--worlds": worlds, "--arms": arms, "--env-workers": env_workers is not None}
+    if figure.untrained and any(given.values()):
+        raise UserError(
+            f"{name} trains nothing: leave out {next(flag for flag, is_given in given.items() if is_given)}"
+        )
+    seeds, steps = figure.seeds[scale] if seeds is None else seeds, figure.steps[scale] if steps is None else steps
+    out = out or default_folder(name, scale)
+    runs = runs or (default_folder(figure.trained_for, scale) if figure.trained_for else out)
+    worlds = _chosen(name, "world", worlds, figure.worlds) or figure.worlds_of(scale)
+    arms = _chosen(name, "arm", arms, figure.arms) or tuple(figure.arms)
     if seeds < 1:
         raise UserError(f"--seeds must be at least 1, not {seeds}")
-    if steps < BODIES * ROLLOUT:
-        raise UserError(f"--steps must be at least one update's {BODIES * ROLLOUT:,}, not {steps:,}")
-    return Asked(figure, scale, seeds, steps, out or pathlib.Path("runs/reproduce") / f"{name}-{scale}")
+    least = figure.batch_of(scale).steps
+    if steps < least:
+        raise UserError(f"--steps must be at least one update's {least:,}, not {steps:,}")
+    if env_workers is not None:
+        _check_hosts(worlds)
+    return Asked(figure, scale, seeds, steps, out, runs, worlds, arms, env_workers)
 
 
-def seeds_of(figure: Figure, scale: Scale) -> int:
-    """How many seeds a scale has."""
-    return figure.untrained.seeds[scale] if figure.untrained else SEEDS[scale]
+def _check_hosts(worlds: Sequence[str]) -> None:
+    for world in worlds:
+        if envs.find(world).kind == "pure":
+            raise UserError(f"{world} is compiled and has no worker processes: leave out --env-workers")
+
+
+def default_folder(name: str, scale: Scale) -> pathlib.Path:
+    """Where a figure goes if nobody says where."""
+    return pathlib.Path("runs/reproduce") / f"{name}-{scale}"
+
+
+def _chosen(name: str, what: str, chosen: Sequence[str], there: dict[str, Any]) -> tuple[str, ...]:
+    for each in chosen:
+        if each not in there:
+            raise UserError(f"{name} has no {what} {each!r}; it has {', '.join(there)}")
+    return tuple(dict.fromkeys(chosen))
 
 
 # --------------------------------------------------------------------------------------------------------- making it
@@ -93,50 +137,105 @@ def reproduce(asked: Asked, *, workers: int, log: Log) -> dict[str, Any]:
     """Makes the figure; what is there already is not made again."""
     if workers < 1:
         raise UserError(f"--workers must be at least 1, not {workers}")
-    files.make_folder(asked.out)
+    result: dict[str, Any] = {"figure": asked.figure.name, "out": str(asked.out), "signal": 0, "failed": {}}
     if asked.figure.untrained:
-        results = asked.figure.untrained.make(asked.scale, asked.seeds, log)
-        return {"figure": asked.figure.name, "out": str(asked.out), "signal": 0, "failed": {}} | write(asked, results)
-    jobs = [job(asked, world, arm) for world, arm in asked.figure.runs]
-    failed, stopped = run_jobs(jobs, workers=workers, folder=asked.out, log=log)
-    result: dict[str, Any] = {"figure": asked.figure.name, "out": str(asked.out), "signal": stopped, "failed": failed}
-    if failed or stopped:
+        files.make_folder(asked.out)
+        return result | write(asked, asked.figure.untrained.make(asked.scale, asked.seeds, log))
+    # Runs that are there already and differ from those asked for are refused before anything is written.
+    jobs = [job(asked, world, arm) for world in asked.worlds for arm in asked.arms]
+    for folder in (asked.out, asked.runs):
+        files.make_folder(folder)
+    jobs = [each for each in jobs if each.commands]
+    result["failed"], result["signal"] = run_jobs(jobs, workers=workers, folder=asked.runs, log=log)
+    if result["failed"] or result["signal"]:
         return result | {"claims": [], "files": []}
-    results = gather(asked)
-    return result | write(asked, results)
+    return result | write(asked, gather(asked))
 
 
 def job(asked: Asked, world: str, arm: str) -> Job:
-    """Trains one arm in one world, then plays what was trained."""
-    folder, chosen = folder_of(asked, world, arm), asked.figure.arms[arm]
-    chosen = dataclasses.replace(chosen, fields=tuned().get(chosen.method, {}) | chosen.fields)
-    fields, seeds = asked.figure.worlds[world], tuple(range(asked.seeds))
-    train = training(world, fields, chosen, seeds=seeds, steps=asked.steps, folder=folder)
-    played = evaluate.read(folder)
-    if played is not None and (played.get("steps"), played.get("episodes")) == (train.steps, asked.episodes):
-        return train
-    play = (sys.executable, "-m", "advsurprise.experiments.evaluate", str(folder), "--episodes", str(asked.episodes))
-    return dataclasses.replace(train, commands=(*train.commands, play))
+    """Trains one arm in one world to each stage, and plays what was trained so far; only what is left to do."""
+    figure, folder, chosen = asked.trains, folder_of(asked, world, arm), asked.figure.arms[arm]
+    cfg = config_of(asked, world, arm)
+    check_folder(cfg, folder, fresh=False)
+    done, entries = updates_done(folder), evaluate.read(folder)
+    whole, commands = sweep.job(cfg, folder), []
+    for updates in stages_of(cfg, figure.stages[asked.scale] if chosen.learns else 1):
+        end = updates == cfg.updates
+        # What was trained for longer before is played as it is now.
+        updates = max(updates, done) if end else updates
+        staged = dataclasses.replace(cfg, steps=updates * cfg.steps_per_update)
+        wanted = (*figure.players, *(f"{role}{ALONE}" for role in chosen.alone)) if end else (SAMPLED,)
+        wanted = wanted if chosen.learns else (SAMPLED,)
+        players = evaluate.left(entries, steps=staged.steps, episodes=asked.episodes, players=wanted, end=end)
+        if players and updates >= done:
+            commands += sweep.job(staged, folder).commands if updates > done else ()
+            commands.append(evaluate.command(folder, episodes=asked.episodes, players=players, end=end))
+    return dataclasses.replace(whole, commands=tuple(commands))
+
+
+def config_of(asked: Asked, world: str, arm: str) -> RunConfig:
+    """The configuration of a run."""
+    figure, chosen = asked.trains, asked.figure.arms[arm]
+    chosen = dataclasses.replace(chosen, fields=tuned(figure.tuned).get(chosen.method, {}) | chosen.fields)
+    fields = asked.figure.worlds[world] | ({} if asked.env_workers is None else {"workers": asked.env_workers})
+    batch = figure.batch_of(asked.scale)
+    seeds, steps = (tuple(range(asked.seeds)), asked.steps) if chosen.learns else ((0,), batch.steps)
+    return run_config(world, fields, chosen, seeds=seeds, steps=steps, batch=batch)
+
+
+def stages_of(cfg: RunConfig, stages: int) -> list[int]:
+    """Updates after which policies are played, the last among them."""
+    return sorted({max(1, cfg.updates * stage // stages) for stage in range(1, stages + 1)})
 
 
 def folder_of(asked: Asked, world: str, arm: str) -> pathlib.Path:
     """Where a run is."""
-    return asked.out / f"{world.replace('/', '-')}-{arm}"
+    return asked.runs / f"{world.replace('/', '-')}-{arm}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    """A run that was trained and played to its end."""
+
+    config: RunConfig
+    entries: list[dict[str, Any]]
+    """What its frozen policies did."""
+
+    @property
+    def about(self) -> dict[str, int]:
+        """How much of it there is."""
+        return {"seeds": len(self.config.seeds), "steps": max(entry["steps"] for entry in self.entries)}
+
+
+def finished(asked: Asked) -> dict[tuple[str, str], Finished]:
+    """The finished runs in the folder, those that were asked for and others, by world and arm."""
+    there: dict[tuple[str, str], Finished] = {}
+    for world, arm in asked.figure.runs:
+        folder = folder_of(asked, world, arm)
+        if not (folder / CONFIG).exists():
+            continue
+        cfg, entries = read_run(folder), evaluate.read(folder)
+        whole = cfg.updates * cfg.steps_per_update
+        if any(entry["end"] and entry["player"] == SAMPLED and entry["steps"] >= whole for entry in entries):
+            there[world, arm] = Finished(cfg, entries)
+    return there
 
 
 def gather(asked: Asked) -> Results:
     """The numbers of finished runs."""
-    rows, played = [], []
-    for world, arm in asked.figure.runs:
-        folder, whose = folder_of(asked, world, arm), {"world": world, "arm": arm}
-        columns = asked.figure.columns
-        rows += [whose | row for row in binned(read_rows(folder / "metrics.jsonl"), columns, BINS)]
-        measured = evaluate.read(folder)
-        if measured is None:
-            raise UserError(f"{folder} was not evaluated; give the same command again")
-        kept = ("seed", *(name for name in columns if name in measured["seeds"][0]))
-        played += [whose | {name: _rounded(each[name]) for name in kept} for each in measured["seeds"]]
+    rows, played, columns = [], [], asked.figure.columns
+    for (world, arm), run in finished(asked).items():
+        whose = {"world": world, "arm": arm}
+        metrics = read_rows(folder_of(asked, world, arm) / METRICS)
+        rows += [whose | row for row in binned(metrics, columns, asked.figure.bins)]
+        for entry in sorted(run.entries, key=lambda entry: entry["steps"]):
+            about = {"player": entry["player"], "step": entry["steps"]}
+            played += [whose | {"seed": each["seed"]} | about | _kept(each, columns) for each in entry["seeds"]]
     return Results(tuple(rows), tuple(played))
+
+
+def _kept(measured: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+    return {name: _rounded(measured[name]) for name in columns if name in measured}
 
 
 def _rounded(value: float | int) -> float | int | str:
@@ -159,14 +258,24 @@ def _made_with(asked: Asked) -> dict[str, Any]:
     command = f"advsurprise reproduce {figure.name} --scale {asked.scale} --seeds {asked.seeds}"
     if figure.untrained:
         return {"layout_seeds": asked.seeds, "steps": asked.steps, "command": command}
+    runs = finished(asked)
+    arms = list(dict.fromkeys(arm for _, arm in runs))
+    command += f" --steps {asked.steps}"
+    if asked.worlds != figure.worlds_of(asked.scale):
+        command += f" --worlds {' '.join(asked.worlds)}"
+    if asked.arms != tuple(figure.arms):
+        command += f" --arms {' '.join(asked.arms)}"
     return {
         "training_seeds": asked.seeds,
         "steps": asked.steps,
         "episodes": asked.episodes,
-        "bodies": BODIES,
-        "rollout": ROLLOUT,
-        "command": f"{command} --steps {asked.steps}",
-        "tuned": {arm: tuned().get(each.method, {}) for arm, each in figure.arms.items()},
+        "bodies": asked.trains.batch_of(asked.scale).bodies,
+        "rollout": asked.trains.batch_of(asked.scale).rollout,
+        "command": command,
+        "worlds": list(dict.fromkeys(world for world, _ in runs)),
+        "arms": arms,
+        "runs": [{"world": world, "arm": arm} | run.about for (world, arm), run in runs.items()],
+        "tuned": {arm: tuned(asked.trains.tuned).get(figure.arms[arm].method, {}) for arm in arms},
     }
 
 
@@ -184,7 +293,10 @@ def contents(
 
 def claims_of(figure: Figure, results: Results) -> list[dict[str, Any]]:
     """The claims that a figure decides, as they are written: None for what is not a number."""
-    claims = [dataclasses.asdict(claim) | {"figure": figure.name} for claim in figure.judge(results)]
+    there = {(row["world"], row["arm"]) for row in results.rows}
+    complete = figure.judges_parts or figure.untrained or there >= set(figure.runs)
+    judged = figure.judge(results) if complete else []
+    claims = [dataclasses.asdict(claim) | {"figure": figure.name} for claim in judged]
     return [{name: _known(value) for name, value in claim.items()} for claim in claims]
 
 
@@ -193,93 +305,8 @@ def _known(value: Any) -> Any:
 
 
 def drawn(figure: Figure, results: Results) -> dict[str, bytes]:
-    """The figure as PNG and PDF: a panel for every measure, a line for every arm and world."""
-    if figure.untrained:
-        return figure.untrained.draw(results)
-    worlds = list(figure.worlds)
-    panels: dict[str, list[Curve]] = {}
-    for column in figure.drawn:
-        curves = [_curve(figure, results, world, arm, column) for world, arm in figure.runs]
-        panels[column] = [each for each in curves if each is not None]
-    spec = labels.of_config(RunConfig(env=worlds[0], env_fields=figure.worlds[worlds[0]]))
-    caption = (
-        f"{', '.join(worlds)}; bold: interquartile mean over training seeds; shaded: its 95% bootstrap interval; thin: "
-        f"each seed; means over 1/{BINS} of training"
-    )
-    return plot.rendered({name: panel for name, panel in panels.items() if panel}, caption, spec)
-
-
-def _curve(figure: Figure, results: Results, world: str, arm: str, column: str) -> Curve | None:
-    steps, values = results.curve(world, arm, column)
-    there = np.isfinite(values).any(axis=0)
-    if not there.any():
-        return None
-    chosen: Arm = figure.arms[arm]
-    name = chosen.label if len(figure.worlds) == 1 else f"{world}: {chosen.label}"
-    seeds = tuple(range(len(values)))
-    return Curve(
-        column, name, chosen.method, seeds, steps[there].astype(int), values[:, there], *summarise(values[:, there])
-    )
-
-
-# ------------------------------------------------------------------------------------------------------- listing them
-
-
-def list_figures(results: pathlib.Path) -> dict[str, Any]:
-    """Every figure: what it takes, what it costs, and what came of it where it was made."""
-    return {"figures": [_listed(figure, results / figure.name) for figure in FIGURES.values()]}
-
-
-def _listed(figure: Figure, folder: pathlib.Path) -> dict[str, Any]:
-    made = _read(folder / ABOUT)
-    claims = _read(folder / CLAIMS) or []
-    scales: dict[str, Any] = {}
-    for scale in ("small", "full"):
-        seeds = seeds_of(figure, scale)
-        total = len(figure.runs) * seeds * figure.steps[scale]
-        costs = {f"{where}_s": round(total / rate) for where, rate in RATES.items()}
-        if figure.untrained:
-            costs = {f"{where}_s": figure.untrained.seconds[scale] for where in RATES}
-        scales[scale] = {"seeds": seeds, "steps": figure.steps[scale], **costs}
-    verdicts = [claim["verdict"] for claim in claims]
-    return {
-        "name": figure.name,
-        "question": figure.question,
-        "paper": figure.paper,
-        "worlds": list(figure.worlds),
-        "methods": [arm.label for arm in figure.arms.values()],
-        "scales": scales,
-        "status": "not made"
-        if made is None
-        else f"made with {made.get('training_seeds') or made['layout_seeds']} seeds of {made['steps']:,} steps",
-        "claims": [claim["claim"] for claim in claims],
-        "verdict": {each: verdicts.count(each) for each in dict.fromkeys(verdicts)},
-    }
-
-
-def _read(path: pathlib.Path) -> Any:
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-
-
-def list_text(result: dict[str, Any]) -> str:
-    """The list for a person."""
-    lines = []
-    for each in result["figures"]:
-        verdict = ", ".join(f"{number} {name}" for name, number in each["verdict"].items())
-        lines.append(f"{each['name']:12}{each['question']} ({each['paper']})")
-        lines.append(f"{'':12}{'; '.join(each['worlds'])}: {'; '.join(each['methods'])}")
-        for scale, cost in each["scales"].items():
-            times = f"about {_time(cost['two_cores_s'])} on two cores, {_time(cost['gpu_s'])} on a GPU"
-            lines.append(f"{'':12}{scale}: {cost['seeds']} seeds of {cost['steps']:,} steps, {times}")
-        lines.append(f"{'':12}{each['status']}{f': {verdict}' if verdict else ''}\n")
-    return "\n".join([*lines, "Make one: advsurprise reproduce coverage --scale small"])
-
-
-def _time(seconds: int) -> str:
-    return f"{seconds / 3600:.1f} h" if seconds > 5400 else f"{max(1, round(seconds / 60))} min"
+    """The figure, as the contents of files by their endings."""
+    return figure.draw(results) if figure.draw else learning_curves(figure, results)
 
 
 def text(result: dict[str, Any]) -> str:

@@ -7,11 +7,12 @@ from typing import Any
 
 import tyro
 
+from advsurprise import envs, methods
+from advsurprise.config import RunConfig, changed
 from advsurprise.errors import EXIT_FAILED, UserError
-from advsurprise.evaluation import provenance
-from advsurprise.experiments.figure import Arm
-from advsurprise.experiments.settings import BODIES, MINIBATCH, ROLLOUT, SAVE_EVERY
-from advsurprise.training.folder import METRICS
+from advsurprise.evaluation import sweep
+from advsurprise.evaluation.provenance import setting
+from advsurprise.experiments.figure import Arm, Batch
 from advsurprise.training.jobs import Job, Log, run_jobs
 
 
@@ -21,18 +22,36 @@ class Failed(UserError):
     exit_code = EXIT_FAILED
 
 
+def run_config(
+    world: str, world_fields: Mapping[str, Any], arm: Arm, *, seeds: tuple[int, ...], steps: int, batch: Batch
+) -> RunConfig:
+    """The configuration of one arm in one world."""
+    fields = {"rollout": batch.rollout, "ppo.minibatch": batch.minibatch, "save_every": batch.save_every}
+    fields |= {f"env.{name}": value for name, value in world_fields.items()} | arm.fields
+    bodies = fields.pop("bodies", batch.bodies)
+    return changed(
+        # Whole updates are counted when all is known.
+        RunConfig(steps=10**12),
+        [f"{name}={setting(value)}" for name, value in fields.items()],
+        world_fields=envs.find(world).all_fields,
+        method_type=methods.method_class(arm.method),
+        **{"env": world, "method": arm.method, "seeds": seeds, "steps": steps, "bodies": bodies},
+    )
+
+
 def training(
-    world: str, world_fields: Mapping[str, Any], arm: Arm, *, seeds: tuple[int, ...], steps: int, folder: pathlib.Path
+    world: str,
+    world_fields: Mapping[str, Any],
+    arm: Arm,
+    *,
+    seeds: tuple[int, ...],
+    steps: int,
+    folder: pathlib.Path,
+    batch: Batch | None = None,
 ) -> Job:
     """Trains one arm in one world; given again it goes on where it was stopped."""
-    fields = {"rollout": ROLLOUT, "ppo.minibatch": MINIBATCH, "save_every": SAVE_EVERY}
-    fields |= {f"env.{name}": value for name, value in world_fields.items()} | arm.fields
-    flags = {"env": world, "method": arm.method, "steps": steps, "seeds": provenance.seeds(seeds)}
-    flags["bodies"] = fields.pop("bodies", BODIES)
-    changed = {name: provenance.setting(value) for name, value in fields.items()}
-    command = (sys.executable, "-m", "advsurprise", *provenance.flag_words(flags, changed, folder), "--json")
-    whole = steps - steps % (flags["bodies"] * ROLLOUT)
-    return Job(folder.name, (command,), folder / METRICS, whole, len(seeds))
+    cfg = run_config(world, world_fields, arm, seeds=seeds, steps=steps, batch=batch or Batch())
+    return sweep.job(cfg, folder)
 
 
 def train_all(jobs: Sequence[Job], *, workers: int, folder: pathlib.Path, log: Log) -> None:

@@ -7,19 +7,12 @@ from typing import Any
 
 from advsurprise.experiments.figure import Arm
 
-BODIES, ROLLOUT, MINIBATCH = 64, 128, 256
-"""8,192 steps and, in minibatches of 256, 64 gradient steps of each policy per update, as the authors have; theirs come
-from 16 bodies of 512 steps."""
-SAVE_EVERY = 200
-"""Updates between two checkpoints: on a GPU some ten seconds."""
-SEEDS = {"small": 2, "full": 10}
-"""Training seeds, from 0 on. Seeds from 100 on are those that settings are chosen on."""
-EPISODES = {"small": 100, "full": 500}
-"""Episodes of each training seed's frozen policies."""
 FOUR: dict[str, dict[str, Any]] = {"rooms/four": {"fixed_boxes": True}}
 """Four rooms with boxes that cannot be carried off, as in the authors' environment, where picking up does nothing."""
 TUNED = "tuned.json"
-"""The settings that `advsurprise.experiments.tuning` has chosen for each method."""
+"""The settings that `advsurprise.experiments.tuning` has chosen for each method in the room worlds."""
+TUNED_GAMES = "tuned_games.json"
+"""The same in games."""
 ARMS = {
     "as": Arm("Adversarial Surprise", "adversarial-surprise"),
     "as-round": Arm("Adversarial Surprise, round's buffer", "adversarial-surprise", {"method.scope": "round"}),
@@ -41,6 +34,6 @@ def arms(*names: str) -> dict[str, Arm]:
 
 
 @functools.cache
-def tuned() -> dict[str, dict[str, Any]]:
+def tuned(file: str = TUNED) -> dict[str, dict[str, Any]]:
     """For each method the fields in which its tuned settings differ from the defaults."""
-    return json.loads(importlib.resources.files("advsurprise.experiments").joinpath(TUNED).read_text())
+    return json.loads(importlib.resources.files("advsurprise.experiments").joinpath(file).read_text())

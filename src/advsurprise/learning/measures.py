@@ -4,6 +4,7 @@ Columns, each a mean over the steps that count:
 
     end/NAME                  the world's measure on the last step of an episode
     mean/NAME                 the same on every step: its time mean
+    share/NAME/LOWER          1 on the steps on which it is in the bin from LOWER on, 0 on others: their share
     handover/ROLE/first/NAME  the same when the role's first turn of an episode ends
     handover/ROLE/all/NAME    the same when any of the role's turns ends
     NAME                      the method's own measure, or the world's of a whole game
@@ -19,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from advsurprise import tree
 from advsurprise.methods.base import AbstractMethod, density_for, ended, small_image
-from advsurprise.types import GAME_OVER, EnvSpec, Measured, Rollout
+from advsurprise.types import GAME_OVER, EnvSpec, Measure, Measured, Rollout
 
 OBSERVED_BODIES, OBSERVED_STEPS = 16, 128
 """How much of a rollout common surprise is measured on while training: so many bodies, for so many of its last steps (a
@@ -73,7 +74,15 @@ def columns(steps: Steps, method: AbstractMethod, *, begins: Bool[Array, " B"]) 
             exists = steps.info[measure.only_where].astype(jnp.float32) > 0
             marks = {kind: exists & counts for kind, counts in marks.items()}
         measured |= {f"{kind}/{measure.name}": Measured(value, counts) for kind, counts in marks.items()}
+        measured |= shares(measure, value, marks["mean"]) if measure.edges else {}
     return measured
+
+
+def shares(measure: Measure, value: Float[Array, "T B"], counts: Bool[Array, "T B"]) -> dict[str, Measured]:
+    """Whether a measure is in each of its bins, step by step; what lies outside is in the first or the last."""
+    inner = jnp.asarray(measure.edges[1:-1], jnp.float32)
+    bins = jnp.searchsorted(inner, value, side="right", method="compare_all")
+    return {name: Measured((bins == index).astype(jnp.float32), counts) for index, name in enumerate(measure.shares)}
 
 
 def turn_ends(steps: Steps, method: AbstractMethod, begins: Bool[Array, " B"]) -> dict[str, Bool[Array, "T B"]]:

@@ -47,6 +47,13 @@ def with_players(agent: Agent, players: dict[str, Player]) -> Agent:
     return Agent(agent.method, policies, agent.learnt)
 
 
+def alone(agent: Agent, role: str) -> Agent:
+    """The agent with every turn played by the policy of one role."""
+    if role not in agent.policies:
+        raise UserError(f"there is no role {role!r}; roles are {', '.join(agent.policies)}")
+    return Agent(agent.method, dict.fromkeys(agent.policies, agent.policies[role]), agent.learnt)
+
+
 def played_by(agent: Agent, player: Player) -> Agent:
     """The agent with all roles played by the same kind of player."""
     return with_players(agent, dict.fromkeys(agent.method.roles, player))

@@ -17,8 +17,9 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
-from advsurprise import zoo
+from advsurprise import envs, zoo
 from advsurprise.config import MAY_CHANGE, RunConfig, from_dict
+from advsurprise.envs.world import PLACEMENT
 from advsurprise.errors import UserError
 from advsurprise.training import files
 from advsurprise.training.versions import versions
@@ -152,7 +153,8 @@ def write_card(cfg: RunConfig, folder: pathlib.Path, steps: int, metrics: dict[s
 
 
 def _check_same(cfg: RunConfig, existing: RunConfig, folder: pathlib.Path) -> None:
-    """An existing run may be made longer, nothing else."""
+    """An existing run may be made longer and be run in other processes, nothing else."""
+    cfg, existing = (_unplaced(each) for each in (cfg, existing))
     for each in dataclasses.fields(RunConfig):
         mine, theirs = getattr(cfg, each.name), getattr(existing, each.name)
         if each.name not in MAY_CHANGE and mine != theirs:
@@ -160,6 +162,14 @@ def _check_same(cfg: RunConfig, existing: RunConfig, folder: pathlib.Path) -> No
                 f"{folder} holds another run ({each.name} is {_short(theirs)} there, {_short(mine)} asked for); "
                 "choose another folder, or --fresh to start over"
             )
+
+
+def _unplaced(cfg: RunConfig) -> RunConfig:
+    """The configuration without the fields that say how the bodies of a host world are run."""
+    if not PLACEMENT.keys() & cfg.env_fields.keys() or envs.find(cfg.env).settings is None:
+        return cfg
+    kept = {name: value for name, value in cfg.env_fields.items() if name not in PLACEMENT}
+    return dataclasses.replace(cfg, env_fields=kept)
 
 
 def _short(value: Any) -> str:

@@ -22,6 +22,7 @@ from advsurprise.errors import MissingExtra, TrackWarning, UserError, nearest, r
 from advsurprise.training import files
 from advsurprise.training.folder import TRACK, read_json
 from advsurprise.training.metrics import Row, Sink
+from advsurprise.types import SHARE
 
 RECORD = "trackers.json"
 EXTRA = "track"
@@ -99,12 +100,14 @@ class Guarded:
 
 
 def numbers(row: Row) -> dict[str, float]:
-    """What a tracker gets of a row: finite numbers, under a heading for the seed."""
+    """What a tracker gets of a row: finite numbers, under a heading for the seed; no shares of bins, since a chart of
+    each would bury the others."""
     heading = f"seed_{row['seed']}/" if "seed" in row else ""
+    wanted = {name: row[name] for name in row if name not in ("step", "seed") and not name.startswith(SHARE)}
     return {
         heading + name: float(value)
-        for name, value in row.items()
-        if name not in ("step", "seed") and isinstance(value, float | int) and math.isfinite(value)
+        for name, value in wanted.items()
+        if isinstance(value, float | int) and math.isfinite(value)
     }
 
 

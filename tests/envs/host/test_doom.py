@@ -123,6 +123,11 @@ def test_observations_and_measures_are_as_declared(make):
     assert stepped.reward == 4
     assert told.noop == 0
     assert told.density_shape == (20, 20, 4)
+    # Where the body is, is measured and not seen: neither as an observation nor as a place.
+    assert told.places == ()
+    bins = {measure.name: measure.edges for measure in told.measures if measure.edges}
+    assert (list(bins), len(bins["position_y"]) - 1) == (["position_y"], 23)
+    assert bins["position_y"][0] < stepped.info["position_y"] < bins["position_y"][-1]
 
 
 def test_take_cover_moves_along_y_and_only_when_told(make):
@@ -136,6 +141,15 @@ def test_take_cover_moves_along_y_and_only_when_told(make):
     right = [body.step(2).info for _ in range(16)][-1]
     assert right["position_y"] < left["position_y"] - 20
     assert right["position_x"] == begin["position_x"]
+
+
+def test_the_bins_reach_from_one_end_of_take_covers_corridor_to_the_other(make):
+    body = make()
+    (edges,) = (measure.edges for measure in spec("take-cover", DoomSettings()).measures if measure.edges)
+    for action, end in ((1, edges[-1]), (2, edges[0])):
+        body.reset(0)
+        positions = [body.step(action).info["position_y"] for _ in range(20)]
+        assert positions[-1] == pytest.approx(end, abs=1)
 
 
 def test_without_the_empty_action_every_action_presses_a_button(make):

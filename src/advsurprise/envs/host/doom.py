@@ -19,6 +19,8 @@ MAX_TICS = 2100
 """Tics (60 s of play) after which an episode is cut where its scenario has no limit: what most others have."""
 DENSITY_SIDE, DENSITY_FRAMES = 20, 4
 """What a density model sees, as in the paper: the last 4 observations of 20x20 pixels."""
+POSITIONS = {"take-cover": tuple(range(16, 753, 32))}
+"""Edges of the bins of positions along the y axis, by scenario: Take Cover's corridor from end to end."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def spec(scenario: str, settings: DoomSettings) -> "EnvSpec":
         Measure("episode_length", "steps per episode", short="length", shown=True),
         Measure("health", "health at the end", short="health"),
         Measure("position_x", "position along the map's x axis", short="x"),
-        Measure("position_y", "position along the map's y axis", short="y"),
+        Measure("position_y", "position along the map's y axis", short="y", edges=POSITIONS.get(scenario, ())),
         Measure(GAME_OVER, "episodes that ended"),
     )
     shown = min(DENSITY_SIDE, settings.side)

@@ -1,0 +1,232 @@
+"""Where bodies are in Take Cover's corridor, over training (section 5, Q1). No method sees the position."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from advsurprise.envs.host.doom import POSITIONS
+from advsurprise.errors import UserError
+from advsurprise.evaluation import plot
+from advsurprise.experiments import zero_shot
+from advsurprise.experiments.figure import LAST, Claim, Results
+from advsurprise.experiments.verdicts import mean, more, verdict
+from advsurprise.types import Measure
+
+WORLD, START = "doom/take-cover", 384
+EDGES = POSITIONS["take-cover"]
+SHARES = Measure("position_y", "", edges=EDGES).shares
+VISITED = 1 / 1000
+"""Share of the steps in a bin from which on it is visited."""
+ALL = 0.99
+"""Share of the bins that counts as all of them."""
+EARLY = 0.1
+"""Beginning of training, as a share of it."""
+FAINTEST = -4
+"""Decimal logarithm of the share that is drawn black, with all below it."""
+COLUMNS = 4
+"""Panels side by side."""
+CAPTION = (
+    "dashed: where episodes begin; below: every training seed, last tenth of training\n"
+    "visits: share of the 23 bins with 1/1000 of all steps or more; covers: exp(entropy) / 23; means over seeds"
+)
+WHOLE = "Adversarial Surprise alone visits all positions within the first 1000 training steps"
+ENDS = {
+    "rnd": "RND fails to explore both ends of the corridor within the first 1000 training steps",
+    "smirl": "SMiRL fails to explore the right end of the corridor within the first 1000 training steps",
+}
+"""What the paper says that others do."""
+BASELINES = zero_shot.BASELINES
+NOT_THERE = zero_shot.NOT_THERE
+
+
+class Stretch(NamedTuple):
+    """A part of training."""
+
+    name: str
+    """What a person calls it."""
+    covers: Callable[[Float[np.ndarray, " T"]], Bool[np.ndarray, " T"]]
+    """Which of some steps, as shares of training, lie in it."""
+
+
+BEGINNING = Stretch("first tenth of training", lambda share: (share <= EARLY) | (share == share[0]))
+END = Stretch("last tenth of training", lambda share: share > LAST)
+THROUGHOUT = Stretch("all of training", lambda share: share > 0)
+
+
+class Positions(NamedTuple):
+    """Where the bodies of an arm were."""
+
+    steps: Float[np.ndarray, " T"]
+    """Environment steps after which each row was written."""
+    shares: Float[np.ndarray, "S T bins"]
+    """Share of the steps since the row before in each bin, for every training seed."""
+
+    def within(self, stretch: Stretch) -> Float[np.ndarray, "S bins"]:
+        """Each training seed's distribution over a part of training."""
+        weights = np.diff(self.steps, prepend=0) * stretch.covers(self.steps / self.steps[-1])
+        total = np.einsum("t,stb->sb", weights, self.shares)
+        return total / total.sum(axis=1, keepdims=True)
+
+
+def positions(results: Results, arm: str) -> Positions | None:
+    """Where an arm's bodies were; None if there are no such rows."""
+    mine = Results(tuple(row for row in results.rows if row["arm"] == arm), ())
+    curves = [mine.curve(WORLD, arm, column) for column in SHARES]
+    shares = np.stack([values for _, values in curves], axis=-1)
+    known = np.isfinite(shares).all(axis=(0, 2))
+    return Positions(curves[0][0][known], shares[:, known]) if known.any() else None
+
+
+def everyone(results: Results) -> dict[str, Positions]:
+    """Where the bodies of all arms were that there are."""
+    return {arm: there for arm in FIGURE.arms if (there := positions(results, arm))}
+
+
+def visited(shares: Float[np.ndarray, "S bins"]) -> Float[np.ndarray, " S"]:
+    """Share of the bins that are visited."""
+    return np.mean(shares >= VISITED, axis=1)
+
+
+def evenness(shares: Float[np.ndarray, "S bins"]) -> Float[np.ndarray, " S"]:
+    """exp of the entropy over the number of bins: 1 for equal shares, 1/23 for a body that never leaves its bin."""
+    entropy = -np.sum(shares * np.log(np.where(shares > 0, shares, 1.0)), axis=1)
+    return np.exp(entropy) / shares.shape[1]
+
+
+# ------------------------------------------------------------------------------------------------------------- claims
+
+
+def judge(results: Results) -> list[Claim]:
+    """Claim 6, of the arms that there are."""
+    found = everyone(results)
+    made = []
+    if "as" in found:
+        made += [_whole(found, stretch) for stretch in (BEGINNING, END)]
+    made += [_not_whole(found, arm) for arm in ENDS if arm in found]
+    others = [arm for arm in (*BASELINES, "random") if {"as", arm} <= set(found)]
+    return made + [_more_even(found, arm, stretch) for stretch in (BEGINNING, THROUGHOUT) for arm in others]
+
+
+def _whole(found: dict[str, Positions], stretch: Stretch) -> Claim:
+    shares = visited(found["as"].within(stretch))
+    ours, low, high = mean(shares)
+    decided = "holds" if low >= ALL else "does not hold" if high < ALL else "undecided"
+    sentence = f"Adversarial Surprise visits the whole corridor, {stretch.name}"
+    return Claim(sentence, WHOLE, _measure(found, stretch), ours, low, high, len(shares), decided)
+
+
+def _not_whole(found: dict[str, Positions], arm: str) -> Claim:
+    shares = visited(found[arm].within(BEGINNING))
+    ours, low, high = mean(shares)
+    decided = "holds" if high < ALL else "does not hold" if low >= ALL else "undecided"
+    sentence = f"{FIGURE.arms[arm].label} does not visit the whole corridor, {BEGINNING.name}"
+    return Claim(sentence, ENDS[arm], _measure(found, BEGINNING), ours, low, high, len(shares), decided)
+
+
+def _measure(found: dict[str, Positions], stretch: Stretch) -> str:
+    """What is measured, and what random play has of it."""
+    reference = f"; random play {visited(found['random'].within(THROUGHOUT)).mean():.2f}" if "random" in found else ""
+    return f"share of {len(SHARES)} bins with 1/1000 of the steps or more, {stretch.name}{reference}"
+
+
+def _more_even(found: dict[str, Positions], arm: str, stretch: Stretch) -> Claim:
+    label = FIGURE.arms[arm].label if FIGURE.arms[arm].learns else "random play"
+    sentence = f"Adversarial Surprise covers more of the corridor than {label}, {stretch.name}"
+    measure = f"exp(entropy of positions) / {len(SHARES)}, {stretch.name}"
+    ours, theirs = (evenness(found[each].within(stretch)) for each in ("as", arm))
+    if FIGURE.arms[arm].learns:
+        return more(sentence, WHOLE, measure, ours, theirs)
+    number, low, high = mean(ours - theirs.mean())
+    text = f"{measure}: difference from random play's {theirs.mean():.2f}"
+    return Claim(sentence, NOT_THERE, text, number, low, high, len(ours), verdict(low, high))
+
+
+# ------------------------------------------------------------------------------------------------------------ drawing
+
+
+def draw(results: Results) -> dict[str, bytes]:
+    """A heat map of positions over training for every arm, on one scale, each above its seeds' last tenth."""
+    return plot.saved(drawing(results))
+
+
+def drawing(results: Results):
+    """The same as a figure of matplotlib's."""
+    from matplotlib.figure import Figure as Drawing
+
+    found = everyone(results)
+    if not found:
+        raise UserError(f"no run has {SHARES[0]} and the like in its metrics: they are older than these columns")
+    lines = -(-len(found) // COLUMNS)
+    height = 3.0 * lines + 0.65
+    made = Drawing(figsize=(9.5, height))
+    # The third of every three lines is room for the axis of positions and the next title.
+    ratios, room = [2.6, 1, 0.95] * lines, {"left": 0.07, "right": 0.9, "top": 1 - 0.4 / height, "bottom": 0.1 / height}
+    grid = made.add_gridspec(3 * lines, COLUMNS, height_ratios=ratios, wspace=0.1, hspace=0.06, **room)
+    end, images = max(there.steps[-1] for there in found.values()), []
+    for number, (arm, there) in enumerate(found.items()):
+        line, column = divmod(number, COLUMNS)
+        above, below = (made.add_subplot(grid[3 * line + place, column]) for place in (0, 1))
+        images.append(_heat(above, FIGURE.arms[arm].label, there, end))
+        _last(below, there, plot.colour(FIGURE.arms[arm].method))
+        for axis, label in ((above, "environment steps"), (below, "share")):
+            axis.tick_params(labelsize=7, labelleft=column == 0)
+            axis.set_ylabel(label if column == 0 else "", fontsize=8)
+    bar = made.colorbar(images[0], cax=made.add_axes((0.92, 0.25, 0.014, 0.5)), extend="min")
+    bar.set_label("log10 of the share of steps, mean over training seeds", fontsize=8)
+    bar.ax.tick_params(labelsize=7)
+    made.text(0.49, 0.08 / height, CAPTION, ha="center", va="bottom", fontsize=7, color="#444444")
+    return made
+
+
+def _heat(axis, label: str, there: Positions, end: float):
+    """Positions over training, which runs downwards; what is not trained is the same throughout."""
+    from matplotlib.ticker import EngFormatter
+
+    share = np.log10(np.maximum(there.shares.mean(axis=0), 10.0**FAINTEST))
+    moments = np.asarray([0.0, *there.steps] if len(there.steps) > 1 else [0.0, end])
+    image = axis.pcolormesh(EDGES, moments, share, cmap="inferno", vmin=FAINTEST, vmax=0, rasterized=True)
+    _corridor(axis, "white")
+    axis.set_xticks([])
+    axis.set_ylim(end, 0)
+    axis.yaxis.set_major_formatter(EngFormatter(sep=""))
+    both = (each(there.within(THROUGHOUT)).mean() for each in (visited, evenness))
+    axis.set_title("{}\nvisits {:.0%}, covers {:.0%}".format(label, *both), fontsize=8)
+    return image
+
+
+def _last(axis, there: Positions, colour: str) -> None:
+    """Every training seed's distribution at the end of training."""
+    for seed in np.maximum(there.within(END), 10.0**FAINTEST):
+        axis.stairs(seed, EDGES, baseline=None, color=colour, linewidth=0.8, alpha=0.7)
+    _corridor(axis, "#777777")
+    axis.set_yscale("log")
+    axis.set_ylim(10.0**FAINTEST, 1)
+    axis.set_yticks([1e-4, 1e-2])
+    axis.spines[["top", "right"]].set_visible(False)
+    ends = {"left": EDGES[-1], "start": START, "right": EDGES[0]}
+    axis.set_xticks(list(ends.values()), [f"{name}\n{place}" for name, place in ends.items()])
+    for text, side in zip(axis.get_xticklabels(), ("left", "center", "right"), strict=True):
+        text.set_horizontalalignment(side)
+
+
+def _corridor(axis, colour: str) -> None:
+    """The corridor as the body sees it, its left on the left, and where it begins."""
+    axis.set_xlim(EDGES[-1], EDGES[0])
+    axis.axvline(START, color=colour, linewidth=0.8, linestyle=(0, (4, 3)))
+
+
+FIGURE = dataclasses.replace(
+    zero_shot.DOOM,
+    name="doom-coverage",
+    question="where bodies are in Take Cover's corridor over training",
+    paper="section 5, Q1",
+    columns=(*SHARES, "mean/position_y", "game/score", "end/episode_length"),
+    drawn=SHARES,
+    judge=judge,
+    draw=draw,
+    bins=64,
+    trained_for=zero_shot.DOOM.name,
+)

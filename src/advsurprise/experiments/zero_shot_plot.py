@@ -1,0 +1,104 @@
+"""Draws scores in games: of frozen policies over training, and below them during training."""
+
+import textwrap
+
+import numpy as np
+
+from advsurprise import envs
+from advsurprise.config import RunConfig
+from advsurprise.evaluation import labels
+from advsurprise.evaluation.curves import Curve, moving_average
+from advsurprise.evaluation.plot import handle, looks, panel, saved
+from advsurprise.experiments.drawing import curve_of
+from advsurprise.experiments.figure import Figure, Results
+
+SCORE = "game/score"
+BINS = 128
+"""Rows that are kept of each run and training seed: the points that are smoothed."""
+WINDOWS = {"atari/freeway": 25, "atari/berzerk": 30, "atari/assault": 10, "atari/space-invaders": 10}
+"""Points in the moving average of each game. The paper smooths with windows of so many points (it names four for each
+game, without saying what of; these are the first) and names none for Doom."""
+WINDOW = 10
+"""Where it names none."""
+REACH = 1.5
+"""A line that is higher than this many times the range of the curves is named and not drawn."""
+
+
+def draw(figure: Figure, titles: dict[str, str], results: Results) -> dict[str, bytes]:
+    """Two panels for every game that there is, as PNG and PDF."""
+    from matplotlib.figure import Figure as Canvas
+
+    games = [world for world in titles if any(row["world"] == world for row in results.rows)]
+    frozen = {world: _frozen(figure, results, world) for world in games}
+    during = {world: _during(figure, results, world) for world in games}
+    look = looks(each for panels in (frozen, during) for drawn in panels.values() for each in drawn)
+    width = 3.4 * max(2, len(games))
+    made = Canvas(figsize=(width, 6.4), layout="constrained")
+    axes = made.subplots(2, max(1, len(games)), squeeze=False)
+    for (top, below), world in zip(axes.T, games, strict=False):
+        label = labels.of_config(RunConfig(env=world)).label(SCORE)
+        panel(top, f"{label}: frozen policies", frozen[world], look)
+        for each in frozen[world]:
+            top.plot(each.steps, each.iqm, "o", color=look[each.label][0], markersize=4)
+        _levels(top, levels(results, world))
+        panel(below, f"{label}: during training", during[world], look)
+        top.set_title(titles[world], fontsize=10)
+    made.legend(
+        [handle(*each) for each in look.values()],
+        list(look),
+        loc="outside upper center",
+        ncols=min(4, max(1, len(look))),
+        frameon=False,
+        fontsize=8,
+    )
+    made.supxlabel("\n".join(textwrap.wrap(_caption(games), int(26 * width / 2.0))), fontsize=7, color="#444444")
+    return saved(made)
+
+
+def _frozen(figure: Figure, results: Results, world: str) -> list[Curve]:
+    curves = (
+        curve_of(SCORE, arm.label, arm.method, *results.frozen_curve(world, name, SCORE))
+        for name, arm in figure.arms.items()
+        if arm.learns
+    )
+    return [each for each in curves if each is not None]
+
+
+def _during(figure: Figure, results: Results, world: str) -> list[Curve]:
+    curves = []
+    for name, arm in figure.arms.items():
+        steps, values = results.curve(world, name, SCORE)
+        if arm.learns and values.size:
+            smooth = moving_average(values, WINDOWS.get(world, WINDOW))
+            curves.append(curve_of(SCORE, arm.label, arm.method, steps, smooth))
+    return [each for each in curves if each is not None]
+
+
+def levels(results: Results, world: str) -> dict[str, float]:
+    """Scores that do not depend on training, by whose they are."""
+    random = results.of_frozen(world, "random", SCORE)
+    here = {"random here": float(np.mean(random))} if len(random) else {}
+    return here | {f"{who}, published": score for who, score in envs.find(world).published.items()}
+
+
+def _levels(axis, lines: dict[str, float]) -> None:
+    """Horizontal lines; what is far above the curves is named at the top instead."""
+    bottom, top = axis.get_ylim()
+    within = {who: score for who, score in lines.items() if score <= top + REACH * (top - bottom)}
+    for style, (who, score) in zip((":", "--", "-."), within.items(), strict=False):
+        axis.axhline(score, color="#555555", linestyle=style, linewidth=0.9)
+        axis.annotate(f"{who} {score:,.4g}", (1.0, score), xycoords=("axes fraction", "data"), fontsize=6, ha="right")
+    above = [f"{who} {score:,.4g}" for who, score in lines.items() if who not in within]
+    if above:
+        axis.annotate(
+            f"above: {', '.join(above)}", (1.0, 1.0), xycoords="axes fraction", fontsize=6, ha="right", va="top"
+        )
+
+
+def _caption(games: list[str]) -> str:
+    windows = ", ".join(f"{WINDOWS.get(world, WINDOW)} in {world}" for world in games)
+    return (
+        "bold: interquartile mean over training seeds; shaded: its 95% bootstrap interval; thin: each seed. Above: "
+        "whole games of frozen policies, actions sampled. Below: means over "
+        f"1/{BINS} of training, smoothed over the last {windows}."
+    )
