@@ -5,6 +5,7 @@ is and how every measure is defined: docs/worlds.md.
 """
 
 import dataclasses
+import functools
 from typing import Any, Literal
 
 import equinox as eqx
@@ -132,6 +133,8 @@ class RoomWorld(AbstractEnv[RoomState]):
             absent = {name for name, can_occur in shown.items() if not can_occur}
         return tuple(name for name in tiles.CLASSES if name not in absent)
 
+    # Compiled by itself: traced once for all programs with this world, and one of its layouts and views is one program.
+    @functools.partial(jax.jit, static_argnums=0)
     def initial(self, *, key: PRNGKeyArray) -> RoomState:
         chain_key, bits_key, balls_key, words_key = jax.random.split(key, 4)
         where = chain.sample(chain_key, rooms=self.rooms, low=self.min_side, high=self.max_side, size=self.grid)
@@ -174,6 +177,7 @@ class RoomWorld(AbstractEnv[RoomState]):
         fresh = self.initial(key=key)
         return dataclasses.replace(fresh, visited_life=state.visited_life | fresh.visited_life)
 
+    @functools.partial(jax.jit, static_argnums=0)
     def transition(self, state: RoomState, action: Int[Array, ""], *, key: PRNGKeyArray) -> tuple[RoomState, Outcome]:
         state = self.act(self.stir(state, key=key), action)
         over = state.time >= self.max_steps
@@ -227,6 +231,7 @@ class RoomWorld(AbstractEnv[RoomState]):
             dark_steps=state.dark_steps + jnp.any(here & ~state.noisy).astype(jnp.int32),
         )
 
+    @functools.partial(jax.jit, static_argnums=0)
     def observe(self, state: RoomState) -> Shaped[Array, "..."]:
         codes = view.look(
             state.grid,
@@ -241,6 +246,7 @@ class RoomWorld(AbstractEnv[RoomState]):
             return view.symbolic(codes, view=self.view)
         return view.compact(codes, self.classes, view=self.view)
 
+    @functools.partial(jax.jit, static_argnums=0)
     def measure(self, state: RoomState) -> dict[str, Array]:
         codes = state.grid[state.doors]
         closed = tiles.is_closed_door(codes) | tiles.is_locked_door(codes)
@@ -268,6 +274,7 @@ class RoomWorld(AbstractEnv[RoomState]):
             "direction": state.direction,
         }
 
+    @functools.partial(jax.jit, static_argnums=0)
     def place(self, state: RoomState) -> Int[Array, "4"]:
         """Column, row, state of the doors (a digit of base 3 each) and stilled rooms (a bit each)."""
         x, y = geometry.coordinates(state.position, size=self.grid, view=self.view)
