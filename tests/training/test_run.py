@@ -205,6 +205,15 @@ def test_an_existing_run_is_continued_never_overwritten(tmp_path, loop):
     assert len(_rows(tmp_path)) == 10
 
 
+def test_a_run_may_go_on_in_other_processes(tmp_path):
+    cfg = RunConfig(env="atari/freeway", env_fields={"sticky": 0.25, "workers": 7})
+    folder.prepare_folder(cfg, tmp_path, fresh=False)
+    for placed in ({"workers": 2}, {"groups": 4}, {}):
+        folder.check_folder(dataclasses.replace(cfg, env_fields={"sticky": 0.25} | placed), tmp_path, fresh=False)
+    with pytest.raises(UserError, match="holds another run"):
+        folder.check_folder(dataclasses.replace(cfg, env_fields={"workers": 7}), tmp_path, fresh=False)
+
+
 def test_a_folder_with_other_things_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     for fresh in (False, True):

@@ -87,7 +87,8 @@ def _levels(axis, lines: dict[str, float]) -> None:
     within = {who: score for who, score in lines.items() if score <= top + REACH * (top - bottom)}
     for style, (who, score) in zip((":", "--", "-."), within.items(), strict=False):
         axis.axhline(score, color="#555555", linestyle=style, linewidth=0.9)
-        axis.annotate(f"{who} {score:,.4g}", (1.0, score), xycoords=("axes fraction", "data"), fontsize=6, ha="right")
+        words, place = f"{who} {score:,.4g}", (1.0, score)
+        axis.annotate(words, place, xycoords=("axes fraction", "data"), fontsize=6, ha="right", va="bottom")
     above = [f"{who} {score:,.4g}" for who, score in lines.items() if who not in within]
     if above:
         axis.annotate(
