@@ -38,7 +38,7 @@ def test_it_shows_the_runs_of_the_zero_shot_figure():
     assert asked.runs == reproduce.ask(other.name, scale="full").out
     for scale in ("small", "full"):
         cfg = reproduce.config_of(reproduce.ask(figure.name, scale=scale), doom_coverage.WORLD, RANDOM)
-        assert (cfg.steps, cfg.updates * cfg.steps_per_update, cfg.seeds) == (32_768, 32_768, (0,))
+        assert (cfg.steps, cfg.updates * cfg.steps_per_update, cfg.seeds) == (65_536, 65_536, (0,))
     assert set(SHARES) < set(figure.columns)
 
 
@@ -112,6 +112,7 @@ def test_there_is_a_panel_for_every_arm_on_one_scale(arms):
     first = heat[0].get_array()
     assert first.shape == (ROWS, BINS)
     np.testing.assert_allclose(10**first, 1 / BINS, rtol=0.1)
+    assert {axis.get_ylim() for axis in made.axes if "visits" in axis.get_title()} == {(1000 * ROWS, 0)}
     # What does not learn is one row from the beginning to the end.
     assert [each.get_array().shape for each in heat[len(arms) - 1 :]] == [(1 if len(arms) > 1 else ROWS, BINS)]
     titles = [axis.get_title() for axis in made.axes if axis.get_title()]
