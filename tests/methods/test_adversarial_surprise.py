@@ -247,6 +247,17 @@ def test_an_empty_models_score_can_be_left_out_of_the_pay(scope):
     _compare(SPEC, scope=scope, fit_on="scored", first="explore", pay_prior=False, **FIELDS[1])
 
 
+@pytest.mark.parametrize("pay_prior", [True, False])
+def test_explore_can_be_paid_by_the_episodes_model_and_control_by_the_rounds(pay_prior):
+    fields = {"fit_on": "scored", "first": "explore", "pay_prior": pay_prior, **FIELDS[1]}
+    _compare(SPEC, scope="round", explore_scope="episode", **fields)
+
+
+def test_a_model_of_explores_own_needs_another_scope():
+    with pytest.raises(UserError, match="needs scope=round"):
+        AdversarialSurprise(SPEC, scope="episode", explore_scope="episode")
+
+
 def test_real_observations_are_scored_by_a_gaussian():
     _compare(REAL, scope="episode", fit_on="scored", first="explore", **FIELDS[0])
 
@@ -257,6 +268,11 @@ def _compare(spec, *, lengths, **fields):
     references = [_reference(method, played, body, spec.observation_kind) for body in range(BODIES)]
     rollout, _, _ = _library(method, played)
     roles, scored, log_prob = (_bodies([reference[i] for reference in references]) for i in range(3))
+    shown = log_prob
+    if method.explore_scope == "episode":
+        alone = AdversarialSurprise(spec, **fields | {"scope": "episode", "explore_scope": "same"})
+        shown = _bodies([_reference(alone, played, body, spec.observation_kind)[2] for body in range(BODIES)])
+        assert not np.allclose(shown, log_prob)
     returns = _bodies([_returns(log_prob[:, b], played.ended[:, b], method.gamma) for b in range(BODIES)])
     assert (np.asarray(rollout.decision.role) == (roles == "control")).all()
     assert (np.asarray(rollout.signal.scored) == scored).all()
@@ -269,7 +285,7 @@ def _compare(spec, *, lengths, **fields):
         learnt, scores = method.score(learnt, _part(rollout, begin, end))
         scale = _scale(returns[:end])
         now = slice(begin, end)
-        pay = _bodies([_explore_pay(roles[now, b], log_prob[now, b], played.ended[now, b]) for b in range(BODIES)])
+        pay = _bodies([_explore_pay(roles[now, b], shown[now, b], played.ended[now, b]) for b in range(BODIES)])
         np.testing.assert_allclose(scores["control"].reward[..., 0], log_prob[now] * scale, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(scores["explore"].reward[..., 0], pay * scale, rtol=1e-5, atol=1e-5)
         settled = _bodies([_settled(roles[begin:, b], played.ended[begin:, b], end - begin) for b in range(BODIES)])

@@ -31,6 +31,10 @@ class Reproduce:
     finished runs in the folder."""
     worlds: Annotated[tuple[str, ...], optional("WORLD", "all of the scale's")] = ()
     """Where to train, of the figure's worlds."""
+    stages: Annotated[int | None, optional("INT", "1; of games 2, or 5 for full")] = None
+    """How often the frozen policies are played, at equal distances of training."""
+    quick: bool = False
+    """Play the policies with sampled actions alone; given again without it, the other players play too."""
     workers: int = 1
     """Runs side by side: on a GPU that has room, four to six are three times as fast as one."""
     env_workers: Annotated[int | None, optional("INT", "about one per core")] = None
@@ -61,6 +65,8 @@ class Reproduce:
             runs=self.runs,
             worlds=self.worlds,
             arms=self.arms,
+            stages=self.stages,
+            quick=self.quick,
             env_workers=self.env_workers,
         )
         result = reproduce.reproduce(asked, workers=self.workers, log=log)

@@ -57,8 +57,12 @@ class Asked:
     """Worlds to train in."""
     arms: tuple[str, ...]
     """Arms to train."""
+    stages: int
+    """How often frozen policies are played, at equal distances of training."""
     env_workers: int | None = None
     """Worker processes of each run's host world; None for about one per core."""
+    quick: bool = False
+    """Whether the end of training is played like the other stages: sampled actions alone."""
 
     @property
     def trains(self) -> Figure:
@@ -88,11 +92,14 @@ def ask(
     runs: pathlib.Path | None = None,
     worlds: Sequence[str] = (),
     arms: Sequence[str] = (),
+    stages: int | None = None,
+    quick: bool = False,
     env_workers: int | None = None,
 ) -> Asked:
     """A figure with what is asked for, or with what its scale has."""
     figure = find(name)
     given = {"--steps": steps is not None, "--worlds": worlds, "--arms": arms, "--env-workers": env_workers is not None}
+    given |= {"--stages": stages is not None, "--quick": quick}
     if figure.untrained and any(given.values()):
         raise UserError(
             f"{name} trains nothing: leave out {next(flag for flag, is_given in given.items() if is_given)}"
@@ -102,14 +109,16 @@ def ask(
     runs = runs or (default_folder(figure.trained_for, scale) if figure.trained_for else out)
     worlds = _chosen(name, "world", worlds, figure.worlds) or figure.worlds_of(scale)
     arms = _chosen(name, "arm", arms, figure.arms) or tuple(figure.arms)
-    if seeds < 1:
-        raise UserError(f"--seeds must be at least 1, not {seeds}")
+    stages = figure.stages[scale] if stages is None else stages
+    for flag, number in (("--seeds", seeds), ("--stages", stages)):
+        if number < 1:
+            raise UserError(f"{flag} must be at least 1, not {number}")
     least = figure.batch_of(scale).steps
     if steps < least:
         raise UserError(f"--steps must be at least one update's {least:,}, not {steps:,}")
     if env_workers is not None:
         _check_hosts(worlds)
-    return Asked(figure, scale, seeds, steps, out, runs, worlds, arms, env_workers)
+    return Asked(figure, scale, seeds, steps, out, runs, worlds, arms, stages, env_workers, quick)
 
 
 def _check_hosts(worlds: Sequence[str]) -> None:
@@ -159,13 +168,13 @@ def job(asked: Asked, world: str, arm: str) -> Job:
     check_folder(cfg, folder, fresh=False)
     done, entries = updates_done(folder), evaluate.read(folder)
     whole, commands = sweep.job(cfg, folder), []
-    for updates in stages_of(cfg, figure.stages[asked.scale] if chosen.learns else 1):
+    for updates in stages_of(cfg, asked.stages if chosen.learns else 1):
         end = updates == cfg.updates
         # What was trained for longer before is played as it is now.
         updates = max(updates, done) if end else updates
         staged = dataclasses.replace(cfg, steps=updates * cfg.steps_per_update)
-        wanted = (*figure.players, *(f"{role}{ALONE}" for role in chosen.alone)) if end else (SAMPLED,)
-        wanted = wanted if chosen.learns else (SAMPLED,)
+        every = end and chosen.learns and not asked.quick
+        wanted = (*figure.players, *(f"{role}{ALONE}" for role in chosen.alone)) if every else (SAMPLED,)
         players = evaluate.left(entries, steps=staged.steps, episodes=asked.episodes, players=wanted, end=end)
         if players and updates >= done:
             commands += sweep.job(staged, folder).commands if updates > done else ()

@@ -7,6 +7,7 @@ import dataclasses
 import pathlib
 from typing import Any
 
+from advsurprise.errors import UserError, nearest
 from advsurprise.evaluation.provenance import setting
 from advsurprise.experiments.cells import binned
 from advsurprise.experiments.figure import Arm, as_csv
@@ -25,6 +26,8 @@ QUARTER = {"bodies": 256, "ppo.minibatch": 2048, "ppo.lr": 1e-3}
 """Four times the samples of the authors' batch, in as many minibatches."""
 NO_PRIOR = {"method.pay_prior": False}
 ROUND = {"method.scope": "round"}
+TWO_MODELS = ROUND | NO_PRIOR | {"method.explore_scope": "episode"}
+"""Control is paid by the round's model, Explore by the episode's."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "turns-32": {},
     "turns-32 minibatch-1024 no-prior": {"ppo.minibatch": 1024} | NO_PRIOR,
@@ -36,6 +39,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "turns-8 large no-prior": turns(8) | QUARTER | NO_PRIOR,
     "turns-16 large round no-prior": turns(16) | QUARTER | NO_PRIOR | ROUND,
     "turns-16 large-half-rate no-prior": turns(16) | QUARTER | NO_PRIOR | {"ppo.lr": 5e-4},
+    "turns-16 minibatch-1024 round no-prior": turns(16) | {"ppo.minibatch": 1024} | ROUND | NO_PRIOR,
+    "turns-16 minibatch-1024 two-models": turns(16) | {"ppo.minibatch": 1024} | TWO_MODELS,
+    "turns-16 large two-models": turns(16) | QUARTER | TWO_MODELS,
+    "turns-8 minibatch-1024 two-models": turns(8) | {"ppo.minibatch": 1024} | TWO_MODELS,
+    "turns-8 large two-models": turns(8) | QUARTER | TWO_MODELS,
+    "turns-32 large two-models": QUARTER | TWO_MODELS,
 }
 
 
@@ -49,13 +58,20 @@ class Variants:
     """Environment steps of each seed."""
     workers: int = 1
     """Runs side by side."""
+    only: tuple[str, ...] = ()
+    """Some of the variants; all if left out."""
 
 
 def compare(asked: Variants) -> None:
     """Trains what is not trained yet, and writes the curves of all that were begun."""
+    for name in asked.only:
+        if name not in VARIANTS:
+            raise UserError(f"unknown variant {nearest(name, VARIANTS)}")
     files.make_folder(asked.out)
     try:
-        train_all([_job(asked, name) for name in VARIANTS], workers=asked.workers, folder=asked.out, log=say)
+        train_all(
+            [_job(asked, name) for name in asked.only or VARIANTS], workers=asked.workers, folder=asked.out, log=say
+        )
     finally:
         begun = [name for name in VARIANTS if (_folder(asked, name) / METRICS).exists()]
         files.write(asked.out / "variants.csv", as_csv([row for name in begun for row in _rows(asked, name)]))

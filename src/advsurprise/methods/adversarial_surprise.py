@@ -6,7 +6,7 @@ last part of its turns and Explore minus the sum of what Control is paid in the 
 
 import dataclasses
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -53,6 +53,8 @@ class Signal(eqx.Module):
     """Discounted return of Control's raw reward after the step."""
     surprise: Float[Array, "..."]
     """−log p_θ(o_{t+1}) on every step, for the record."""
+    explore_log_prob: Float[Array, "..."] | None = None
+    """As `log_prob`, under the model that Explore is paid by; None where that is Control's."""
 
 
 class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
@@ -69,6 +71,9 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     """Share of a Control turn, from its beginning, that is neither scored nor (fit_on=scored) added to the model."""
     scope: Literal["episode", "round", "lifetime"] = eqx.field(static=True, default="episode")
     """When the density model is emptied: with the episode, after each round of one turn each, or never."""
+    explore_scope: Literal["same", "episode"] = eqx.field(static=True, default="same")
+    """Which model Explore is paid by: Control's, or (scope=round) one that is emptied with the episode only, so that
+    Explore is paid for showing Control what the whole episode has not shown."""
     fit_on: Literal["scored", "control", "all"] = eqx.field(static=True, default="scored")
     """Which observations enter the model: scored ones (appendix and authors' code), all of Control's, or all steps
     (Algorithm 1)."""
@@ -96,6 +101,11 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
             (self.min_std >= 0, f"min_std must not be negative, not {self.min_std}"),
             (self.first in firsts, f"first must be auto, explore or control, not {self.first!r}"),
             (self.scope in scopes, f"scope must be episode, round or lifetime, not {self.scope!r}"),
+            (
+                self.explore_scope in ("same", "episode"),
+                f"explore_scope must be same or episode, not {self.explore_scope!r}",
+            ),
+            (not self._two_models or self.scope == "round", "explore_scope=episode needs scope=round"),
             (self.fit_on in fits, f"fit_on must be scored, control or all, not {self.fit_on!r}"),
         ]
         check(rules, subject="adversarial-surprise")
@@ -120,18 +130,20 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
         if self.scope == "lifetime" and before is not None:
             stats = before.stats
         frames, small = first_frames(timestep.obs, self.stack), first_small(self.spec, timestep.obs)
-        return DensityMemory(frames, stats, jnp.int32(0), jnp.float32(0), small)
+        return DensityMemory(frames, stats, jnp.int32(0), jnp.float32(0), small, stats if self._two_models else None)
 
     def turn(self, memory: DensityMemory) -> Int[Array, ""]:
         return self.schedule(memory.time)
 
     def see(self, memory: DensityMemory) -> View:
-        """The last observations, θ, and the time: in the episode where its length is fixed, else in the round."""
+        """The last observations, every θ, and the time: in the episode where its length is fixed, else in the round."""
         if self.spec.max_steps:
             time = memory.time.astype(jnp.float32) / self.spec.max_steps
         else:
             time = (memory.time % self.round_length).astype(jnp.float32) / self.round_length
-        return View(memory.frames, density_features(self.spec, self.density, memory.stats), time)
+        models = [memory.stats, *([memory.episode_stats] if self._two_models else [])]
+        features = [density_features(self.spec, self.density, stats) for stats in models]
+        return View(memory.frames, jnp.concatenate(features, axis=-1), time)
 
     def advance(
         self, learnt: RunningMoments, memory: DensityMemory, action: Int[Array, ""], timestep: TimeStep
@@ -144,23 +156,35 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
         seen = modelled(self.spec, small, obs)
         log_prob = self.density.log_prob(memory.stats, seen)
         enters = {"scored": scored, "control": is_control, "all": jnp.bool_(True)}[self.fit_on]
-        stats = tree.select(enters, self.density.update(memory.stats, seen), memory.stats)
-        time = memory.time + 1
+
+        def added(stats):
+            return tree.select(enters, self.density.update(stats, seen), stats)
+
+        stats, time = added(memory.stats), memory.time + 1
         if self.scope == "round":
             emptied = self.density.init(self.spec.modelled_shape)
             stats = tree.select(time % self.round_length == 0, emptied, stats)
-        paid = scored if self.pay_prior else scored & (memory.stats.count > 0)
-        reward = jnp.where(paid, log_prob, 0.0)
+        reward = self._paid(memory.stats, log_prob, scored)
+        explore = episode_stats = None
+        if self._two_models:
+            explore = self._paid(memory.episode_stats, self.density.log_prob(memory.episode_stats, seen), scored)
+            episode_stats = added(memory.episode_stats)
         discounted = self.gamma * memory.discounted + reward
-        memory = DensityMemory(push(memory.frames, obs), stats, time, discounted, small)
-        return memory, Signal(reward, scored, discounted, -log_prob)
+        memory = DensityMemory(push(memory.frames, obs), stats, time, discounted, small, episode_stats)
+        return memory, Signal(reward, scored, discounted, -log_prob, explore)
+
+    def _paid(self, stats: Any, log_prob: Float[Array, ""], scored: Bool[Array, ""]) -> Float[Array, ""]:
+        """What a step is paid under a model."""
+        paid = scored if self.pay_prior else scored & (stats.count > 0)
+        return jnp.where(paid, log_prob, 0.0)
 
     def score(self, learnt: RunningMoments, rollout: Rollout) -> tuple[RunningMoments, dict[str, Score]]:
         """Control is paid log p_θ, Explore minus the sum of the Control turn that follows, both on one scale."""
         signal: Signal = rollout.signal
         learnt = update_moments(learnt, signal.discounted[rollout.old :].reshape(-1))
         control = signal.log_prob * scale(learnt)
-        explore = explore_reward(control, rollout.decision.role == CONTROL, ended(rollout))
+        shown = signal.log_prob if signal.explore_log_prob is None else signal.explore_log_prob
+        explore = explore_reward(shown * scale(learnt), rollout.decision.role == CONTROL, ended(rollout))
         settled = explore_settled(rollout.decision.role, rollout.next_role, ended(rollout))
         return learnt, {
             "explore": dataclasses.replace(plain_score(rollout, explore, self.gamma), settled=settled),
@@ -218,6 +242,11 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     def round_length(self) -> int:
         """Steps of one turn each."""
         return self.explore_steps + self.control_steps
+
+    @property
+    def _two_models(self) -> bool:
+        """Whether Explore is paid by a model of its own."""
+        return self.explore_scope == "episode"
 
     @property
     def _control_begins(self) -> bool:

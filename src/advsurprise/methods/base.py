@@ -202,6 +202,8 @@ class DensityMemory(eqx.Module):
     small: Float[Array, "rows columns last"] | None = None
     """The last observations averaged down, oldest first, where the model sees these; None where it sees the newest
     observation as it is."""
+    episode_stats: CategoricalStats | GaussianStats | None = None
+    """Sufficient statistics of a second model, which is emptied with the episode only; None where there is one."""
 
 
 def first_frames(obs: Shaped[Array, "..."], stack: int) -> Frames:
