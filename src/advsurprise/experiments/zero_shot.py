@@ -20,7 +20,7 @@ ARMS = {
     "rnd": Arm("RND", "rnd"),
     "smirl": Arm("SMiRL", "smirl"),
     "agac": Arm("AGAC", "agac"),
-    "asp": Arm("ASP", "asp"),
+    "asp": Arm("ASP", "asp", alone=("alice", "bob")),
     "task": Arm("PPO on the game's reward", "task"),
     "random": Arm("random", "random", learns=False),
 }
