@@ -17,7 +17,7 @@ from advsurprise.envs.base import AbstractEnv
 from advsurprise.envs.host.base import Host
 from advsurprise.errors import UserError
 from advsurprise.evaluation import notebook
-from advsurprise.evaluation.play import CHUNK, play, play_host_seeds
+from advsurprise.evaluation.play import evaluator, play, play_host_seeds
 from advsurprise.evaluation.player import AgentPlayer
 from advsurprise.evaluation.record import Episode, make_player, record
 from advsurprise.evaluation.replay import Replayed, write_page
@@ -221,7 +221,7 @@ class Trained:
         seeds = min(len(self.agents), max(1, MAX_HOST_ROWS // bodies))
         host = world.open(bodies, seeds=seeds, **fields)
         try:
-            yield HostCollector(host, CHUNK)
+            yield evaluator(host)
         finally:
             host.close()
 

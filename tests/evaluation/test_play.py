@@ -23,7 +23,7 @@ from advsurprise.learning.host_collect import HostCollector
 from advsurprise.learning.interaction import Agent, make_agent
 from advsurprise.learning.networks import FixedPolicy
 from advsurprise.learning.players import alone
-from advsurprise.types import EnvSpec, Measure, TimeStep
+from advsurprise.types import GAME_OVER, EnvSpec, Measure, TimeStep
 
 pytestmark = pytest.mark.slow
 
@@ -168,6 +168,20 @@ def test_an_agent_plays_alike_alone_and_among_others(short_chunks):
     totals = [tuple(found["end/total"].tolist()) for found in together]
     assert len(set(totals)) == 3
     assert all(len(total) == 8 for total in totals)
+
+
+def test_whole_games_are_not_restarted_by_the_method(short_chunks):
+    """Every step pays 1 and an episode has 5; ASP's own games are over after 2."""
+    world = LadderWorld("test/pays", (Place(0, (0, 0), (1.0, 1.0)),), max_steps=5)
+    method = methods.make("asp", world.spec, clock=2, stack=1)
+    policies = {role: FixedPolicy(jnp.asarray(method.action_bias(role)), 1) for role in method.roles}
+    agent = Agent(method, policies, method.init(bodies=4, key=jax.random.key(0)))
+    for relocates, total in ((False, 5.0), (True, 2.0)):
+        collector = HostCollector(as_host(world, 4), 5, relocates=relocates)
+        found = play_host(collector, agent, episodes=4, seed=2)
+        assert found["end/total"].max() == total
+    assert found["end/total"].min() < 5.0
+    assert envs.find("doom/take-cover").read_spec().info.count(GAME_OVER) == 1
 
 
 def test_a_role_alone_plays_every_turn():

@@ -20,7 +20,7 @@ ARMS = {
     "rnd": Arm("RND", "rnd"),
     "smirl": Arm("SMiRL", "smirl"),
     "agac": Arm("AGAC", "agac"),
-    "asp": Arm("ASP", "asp"),
+    "asp": Arm("ASP", "asp", alone=("alice", "bob")),
     "task": Arm("PPO on the game's reward", "task"),
     "random": Arm("random", "random", learns=False),
 }
@@ -137,7 +137,7 @@ ATARI = Figure(
     stages={"small": 2, "full": 5},
     players=(SAMPLED, GREEDY),
     judges_parts=True,
-    small_worlds=("atari/space-invaders",),
+    small_worlds=("atari/berzerk",),
     tuned=TUNED_GAMES,
     rates={"two_cores": 400, "gpu": 11_000},
     starting_s={"two_cores": 60, "gpu": 120},
