@@ -33,7 +33,8 @@ GAMES = {
     "atari/space-invaders": "Space Invaders",
 }
 COVER = {"doom/take-cover": "Take Cover"}
-BATCH, SMALL_BATCH = Batch(save_every=100), Batch(bodies=16, rollout=64, save_every=100)
+BATCH, SMALL_BATCH = Batch(save_every=25), Batch(bodies=16, rollout=64, save_every=25)
+"""Checkpoints are a minute apart on a GPU."""
 
 
 def judge_atari(results: Results) -> list[Claim]:
