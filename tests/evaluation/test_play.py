@@ -176,11 +176,8 @@ def test_whole_games_are_not_restarted_by_the_method(short_chunks):
     method = methods.make("asp", world.spec, clock=2, stack=1)
     policies = {role: FixedPolicy(jnp.asarray(method.action_bias(role)), 1) for role in method.roles}
     agent = Agent(method, policies, method.init(bodies=4, key=jax.random.key(0)))
-    for relocates, total in ((False, 5.0), (True, 2.0)):
-        collector = HostCollector(as_host(world, 4), 5, relocates=relocates)
-        found = play_host(collector, agent, episodes=4, seed=2)
-        assert found["end/total"].max() == total
-    assert found["end/total"].min() < 5.0
+    found = play_host(HostCollector(as_host(world, 4), 5, relocates=False), agent, episodes=4, seed=2)
+    assert found["end/total"].tolist() == [5.0] * 4
     assert envs.find("doom/take-cover").read_spec().info.count(GAME_OVER) == 1
 
 
