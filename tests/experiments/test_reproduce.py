@@ -184,8 +184,8 @@ def test_a_figure_from_end_to_end_is_made_once(tmp_path, monkeypatch, capsys):
     # Another run than the one that is there is refused; a longer one goes on, stage by stage.
     with pytest.raises(UserError, match="holds another run"):
         reproduce.job(dataclasses.replace(again, seeds=3), "ladder/game", "task")
-    staged = dataclasses.replace(TINY, stages={"small": 4, "full": 4}, players=("sampled", "greedy"))
-    longer = reproduce.job(dataclasses.replace(again, figure=staged, steps=40_000), "ladder/game", "task")
+    staged = dataclasses.replace(again, figure=dataclasses.replace(TINY, players=("sampled", "greedy")), stages=4)
+    longer = reproduce.job(dataclasses.replace(staged, steps=40_000), "ladder/game", "task")
     assert (longer.steps, longer.seeds) == (32_768, 2)
     assert [_told(command) for command in longer.commands] == [
         "16384",

@@ -126,7 +126,7 @@ def test_rows_without_players_are_sampled_ones_at_the_end():
 @pytest.mark.long
 def test_doom_from_end_to_end(tmp_path, capsys):
     words = ["reproduce", "doom-zero-shot", "--arms", "as", "random", "--seeds", "1", "--steps", "2048"]
-    cli.main([*words, "--env-workers", "1", "--out", str(tmp_path), "--json"])
+    cli.main([*words, "--stages", "2", "--env-workers", "1", "--out", str(tmp_path), "--json"])
     made = json.loads(capsys.readouterr().out)
     assert len(made["claims"]) == 2
     results = Results.read(tmp_path)

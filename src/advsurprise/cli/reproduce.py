@@ -31,7 +31,7 @@ class Reproduce:
     finished runs in the folder."""
     worlds: Annotated[tuple[str, ...], optional("WORLD", "all of the scale's")] = ()
     """Where to train, of the figure's worlds."""
-    stages: Annotated[int | None, optional("INT", "1; of games 2, or 5 for full")] = None
+    stages: Annotated[int | None, optional("INT", "1; of games for full 5")] = None
     """How often the frozen policies are played, at equal distances of training."""
     quick: bool = False
     """Play the policies with sampled actions alone; given again without it, the other players play too."""
