@@ -58,12 +58,6 @@ def shared(loop, monkeypatch):
     return loop
 
 
-@pytest.fixture(scope="module")
-def programs():
-    """Environment of subprocesses: they keep small programs, too, where conftest.py has put those of the tests."""
-    return {**os.environ, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1"}
-
-
 def _newest(run_folder: pathlib.Path) -> pathlib.Path:
     record, _ = checkpoint.newest_good(run_folder / "checkpoints")
     assert record is not None
@@ -82,11 +76,11 @@ def _rows(run_folder: pathlib.Path) -> list[dict]:
 # ------------------------------------------------------------------------------------------- killed and stopped
 
 
-def _start(programs, log: pathlib.Path, *words):
+def _start(log: pathlib.Path, *words):
     """A command in a process of its own, all that it says in a file."""
     with log.open("w") as said:
         command = [sys.executable, "-m", "advsurprise", *words]
-        return subprocess.Popen(command, env=programs, stdout=said, stderr=said)
+        return subprocess.Popen(command, stdout=said, stderr=said)
 
 
 def _wait_for_rows(run_folder: pathlib.Path, number: int, process, log: pathlib.Path) -> None:
@@ -96,7 +90,7 @@ def _wait_for_rows(run_folder: pathlib.Path, number: int, process, log: pathlib.
         time.sleep(0.002)
 
 
-def test_killed_and_resumed_a_run_ends_in_the_same_bytes(tmp_path, programs, loop):
+def test_killed_and_resumed_a_run_ends_in_the_same_bytes(tmp_path, loop):
     """Killed before its first checkpoint and after one, by a signal that no process can catch; the whole run is this
     process's own."""
     whole, killed, log = tmp_path / "whole", tmp_path / "killed", tmp_path / "log"
@@ -104,7 +98,7 @@ def test_killed_and_resumed_a_run_ends_in_the_same_bytes(tmp_path, programs, loo
     run.train(long, whole, loop=loop)
     words = ["train", *WORDS, "--steps", str(20 * 200), "--set", "save_every=7", "--out", str(killed), "--json"]
     for rows in (3, 60):
-        process = _start(programs, log, *words)
+        process = _start(log, *words)
         _wait_for_rows(killed, rows, process, log)
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
@@ -115,9 +109,9 @@ def test_killed_and_resumed_a_run_ends_in_the_same_bytes(tmp_path, programs, loo
     assert _rows(killed) == _rows(whole)
 
 
-def test_a_stopped_command_saves_and_says_how_to_continue(tmp_path, programs):
+def test_a_stopped_command_saves_and_says_how_to_continue(tmp_path):
     run_folder, log = tmp_path / "run", tmp_path / "log"
-    process = _start(programs, log, "train", *WORDS, "--steps", "10M", "--out", str(run_folder))
+    process = _start(log, "train", *WORDS, "--steps", "10M", "--out", str(run_folder))
     _wait_for_rows(run_folder, 4, process, log)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 143
