@@ -26,7 +26,7 @@ DRAWN = {
 }
 """Variants that are drawn, with their names and colours."""
 SCRIPTED = (3.8, 0.63)
-"""Rooms and stilled rooms of scripted players with turns of 16 and of 8 (docs/incentive.md): about the most there is."""
+"""Rooms and stilled rooms of scripted players with turns of 16 and 8 (docs/incentive.md): about the most there is."""
 
 
 @dataclasses.dataclass(frozen=True)
