@@ -17,7 +17,7 @@ from advsurprise.envs.base import AbstractEnv
 from advsurprise.envs.host.base import Host
 from advsurprise.errors import UserError
 from advsurprise.evaluation import notebook
-from advsurprise.evaluation.play import CHUNK, play, play_host_seeds
+from advsurprise.evaluation.play import evaluator, play, play_host_seeds
 from advsurprise.evaluation.player import AgentPlayer
 from advsurprise.evaluation.record import Episode, make_player, record
 from advsurprise.evaluation.replay import Replayed, write_page
@@ -84,26 +84,28 @@ class Trained:
         training seeds; over episodes where there is only one, or where nothing that was trained plays: that is played
         once. With `role`, its policy acts on every turn.
         """
-        return summarise(
-            self.played(episodes=episodes, seeds=seeds, player=player, role=role, env=env, env_fields=env_fields)
-        )
+        with self.playing(episodes=episodes, seeds=seeds, env=env, env_fields=env_fields) as play_all:
+            return summarise(play_all(player, role))
 
-    def played(
+    @contextlib.contextmanager
+    def playing(
         self,
         *,
         episodes: int = 200,
         seeds: int = 10,
-        player: Player = "trained",
-        role: str | None = None,
         env: str | None = None,
         env_fields: dict[str, Any] | None = None,
-    ) -> list[dict[str, np.ndarray]]:
-        """Every measure of whole episodes, one entry each, for each training seed: what `evaluate` summarises."""
-        players: dict[str, Player] = dict.fromkeys(self.agents[0].method.roles, player)
-        agents = self.agents if role is None else [alone(agent, role) for agent in self.agents]
-        chosen = dataclasses.replace(self, agents=agents)
-        with chosen._opened(env, env_fields, bodies=episodes) as world:
-            return chosen._play(world, players, episodes, seeds)
+    ) -> Iterator[Callable[[Player, str | None], list[dict[str, np.ndarray]]]]:
+        """A function of a player and of the role that acts alone, if one does: every measure of whole episodes, one
+        entry each, for each training seed. The world is opened and compiled for once."""
+
+        def play_all(player: Player, role: str | None) -> list[dict[str, np.ndarray]]:
+            players: dict[str, Player] = dict.fromkeys(self.agents[0].method.roles, player)
+            agents = self.agents if role is None else [alone(agent, role) for agent in self.agents]
+            return dataclasses.replace(self, agents=agents)._play(world, players, episodes, seeds)
+
+        with self._opened(env, env_fields, bodies=episodes) as world:
+            yield play_all
 
     def cross_play(self, *, episodes: int = 200, seeds: int = 10) -> list[dict[str, Any]]:
         """Every role played by its policy, by random actions, or (where an action does nothing) motionless, against
@@ -219,7 +221,7 @@ class Trained:
         seeds = min(len(self.agents), max(1, MAX_HOST_ROWS // bodies))
         host = world.open(bodies, seeds=seeds, **fields)
         try:
-            yield HostCollector(host, CHUNK)
+            yield evaluator(host)
         finally:
             host.close()
 

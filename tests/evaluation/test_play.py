@@ -15,13 +15,15 @@ from advsurprise.config import RunConfig
 from advsurprise.envs.base import AbstractEnv, Outcome
 from advsurprise.envs.host.base import Host
 from advsurprise.envs.host.pure import as_host
-from advsurprise.envs.ladder import LadderWorld
+from advsurprise.envs.ladder import LadderWorld, Place
 from advsurprise.errors import UserError
 from advsurprise.evaluation import play as playing
-from advsurprise.evaluation.play import play, play_host
+from advsurprise.evaluation.play import play, play_host, play_host_seeds
+from advsurprise.learning.host_collect import HostCollector
 from advsurprise.learning.interaction import Agent, make_agent
 from advsurprise.learning.networks import FixedPolicy
-from advsurprise.types import EnvSpec, Measure, TimeStep
+from advsurprise.learning.players import alone
+from advsurprise.types import GAME_OVER, EnvSpec, Measure, TimeStep
 
 pytestmark = pytest.mark.slow
 
@@ -147,6 +149,46 @@ def test_a_host_is_played_like_the_world_behind_it(short_chunks):
     assert set(pure) == set(hosted)
     for name, values in pure.items():
         np.testing.assert_allclose(values, hosted[name], rtol=1e-5, err_msg=name)
+
+
+def test_an_agent_plays_alike_alone_and_among_others(short_chunks):
+    """Three agents on a host of two seeds: the third has a copy of itself beside it."""
+    world = LadderWorld("test/pays", (Place(0, (0, 0), (0.0, 1.0)),), max_steps=5)
+    method = methods.make("task", world.spec, stack=1)
+    learnt = method.init(bodies=4, key=jax.random.key(0))
+    policies = [FixedPolicy(jnp.asarray([0.0, lean]), 1) for lean in (-1.0, 0.0, 1.0)]
+    agents = [Agent(method, {"agent": policy}, learnt) for policy in policies]
+    together = play_host_seeds(HostCollector(as_host(world, 4, seeds=2), 5), agents, episodes=8, seed=2)
+    single = HostCollector(as_host(world, 4), 5)
+    for agent, found in zip(agents, together, strict=True):
+        expected = play_host(single, agent, episodes=8, seed=2)
+        assert set(found) == set(expected)
+        for name, values in expected.items():
+            np.testing.assert_allclose(found[name], values, rtol=1e-5, err_msg=name)
+    totals = [tuple(found["end/total"].tolist()) for found in together]
+    assert len(set(totals)) == 3
+    assert all(len(total) == 8 for total in totals)
+
+
+def test_whole_games_are_not_restarted_by_the_method(short_chunks):
+    """Every step pays 1 and an episode has 5; ASP's own games are over after 2."""
+    world = LadderWorld("test/pays", (Place(0, (0, 0), (1.0, 1.0)),), max_steps=5)
+    method = methods.make("asp", world.spec, clock=2, stack=1)
+    policies = {role: FixedPolicy(jnp.asarray(method.action_bias(role)), 1) for role in method.roles}
+    agent = Agent(method, policies, method.init(bodies=4, key=jax.random.key(0)))
+    found = play_host(HostCollector(as_host(world, 4), 5, relocates=False), agent, episodes=4, seed=2)
+    assert found["end/total"].tolist() == [5.0] * 4
+    assert envs.find("doom/take-cover").read_spec().info.count(GAME_OVER) == 1
+
+
+def test_a_role_alone_plays_every_turn():
+    method = methods.make("adversarial-surprise", CoinWorld().spec, k_explore=3, k_control=2, stack=1)
+    policies = {role: FixedPolicy(jnp.zeros(2), 1) for role in ("explore", "control")}
+    agent = Agent(method, policies, method.init(bodies=1, key=jax.random.key(0)))
+    assert all(policy is policies["explore"] for policy in alone(agent, "explore").policies.values())
+    assert list(alone(agent, "control").policies) == ["explore", "control"]
+    with pytest.raises(UserError, match="no role 'alice'; roles are explore, control"):
+        alone(agent, "alice")
 
 
 def test_hand_overs_are_counted_across_chunks(short_chunks):

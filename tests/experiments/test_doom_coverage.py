@@ -5,7 +5,7 @@ import pytest
 
 from advsurprise.errors import UserError
 from advsurprise.experiments import doom_coverage, reproduce
-from advsurprise.experiments.doom_coverage import BEGINNING, END, SHARES, THROUGHOUT, Positions
+from advsurprise.experiments.doom_coverage import BEGINNING, END, RANDOM, SHARES, THROUGHOUT, Positions
 from advsurprise.experiments.figure import Results
 
 BINS, SEEDS, ROWS = 23, 6, 20
@@ -28,8 +28,17 @@ def _results(wanted, arms=tuple(doom_coverage.FIGURE.arms)):
 def test_it_shows_the_runs_of_the_zero_shot_figure():
     figure, other = doom_coverage.FIGURE, reproduce.FIGURES["doom-zero-shot"]
     assert figure.trained_for == other.name
-    assert (figure.worlds, figure.arms, figure.steps) == (other.worlds, other.arms, other.steps)
-    assert {*doom_coverage.BASELINES, "as", "random"} <= set(figure.arms)
+    learning = {name: arm for name, arm in figure.arms.items() if arm.learns}
+    assert learning == {name: arm for name, arm in other.arms.items() if arm.learns}
+    assert (figure.worlds, figure.steps, figure.seeds) == (other.worlds, other.steps, other.seeds)
+    # A folder of its own: random play of the other figure is shorter.
+    assert set(figure.arms) - set(learning) == {RANDOM}
+    assert RANDOM not in other.arms
+    asked = reproduce.ask(figure.name, scale="full")
+    assert asked.runs == reproduce.ask(other.name, scale="full").out
+    for scale in ("small", "full"):
+        cfg = reproduce.config_of(reproduce.ask(figure.name, scale=scale), doom_coverage.WORLD, RANDOM)
+        assert (cfg.steps, cfg.updates * cfg.steps_per_update, cfg.seeds) == (65_536, 65_536, (0,))
     assert set(SHARES) < set(figure.columns)
 
 
@@ -78,11 +87,13 @@ def test_claims_of_coverage_in_doom():
 
 
 def test_random_play_needs_one_seed_and_is_a_fixed_level():
-    both = (_results(lambda arm, share: EVEN if arm == "as" else ONE_END, (arm,)).rows for arm in ("as", "random"))
+    both = (_results(lambda arm, share: EVEN if arm == "as" else ONE_END, (arm,)).rows for arm in ("as", RANDOM))
     ours, random = both
-    [_, _, early, whole] = doom_coverage.judge(Results((*ours, random[0]), ()))
+    [_, _, early, whole] = doom_coverage.judge(Results((*ours, *random[:ROWS]), ()))
     assert (early.verdict, whole.verdict, whole.seeds) == ("holds", "holds", SEEDS)
     assert whole.ours == pytest.approx(11 / BINS, abs=0.01)
+    # Another run of random play may differ by as much.
+    assert whole.ours - whole.low > doom_coverage.RANDOM_ERROR < whole.high - whole.ours
 
 
 def test_claims_about_arms_that_are_not_there_are_left_out():
@@ -103,6 +114,9 @@ def test_there_is_a_panel_for_every_arm_on_one_scale(arms):
     first = heat[0].get_array()
     assert first.shape == (ROWS, BINS)
     np.testing.assert_allclose(10**first, 1 / BINS, rtol=0.1)
+    assert {axis.get_ylim() for axis in made.axes if "visits" in axis.get_title()} == {(1000 * ROWS, 0)}
+    # What does not learn is one row from the beginning to the end.
+    assert [each.get_array().shape for each in heat[len(arms) - 1 :]] == [(1 if len(arms) > 1 else ROWS, BINS)]
     titles = [axis.get_title() for axis in made.axes if axis.get_title()]
     assert titles[0] == "Adversarial Surprise\nvisits 100%, covers 100%"
 
@@ -110,6 +124,6 @@ def test_there_is_a_panel_for_every_arm_on_one_scale(arms):
 def test_it_is_drawn_as_files_if_there_is_something_to_draw():
     with pytest.raises(UserError, match="older than these columns"):
         doom_coverage.draw(Results((), ()))
-    files = doom_coverage.draw(_results(lambda arm, share: EVEN, ("as", "random")))
+    files = doom_coverage.draw(_results(lambda arm, share: EVEN, ("as", RANDOM)))
     assert files[".png"].startswith(b"\x89PNG")
     assert files[".pdf"].startswith(b"%PDF")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from advsurprise.cli import main as cli
+from advsurprise.errors import UserError
 from advsurprise.experiments import control, coverage, emergence, horizon, reproduce
 from advsurprise.experiments.figure import Arm, Claim, Figure, Results
 
@@ -104,8 +105,8 @@ def test_the_list_says_what_each_costs_and_what_came_of_it(tmp_path, monkeypatch
     assert figures["coverage"]["scales"]["full"] == {
         "seeds": 10,
         "steps": 50_000_000,
-        "two_cores_s": 150_000,
-        "gpu_s": 2000,
+        "two_cores_s": 150_240,
+        "gpu_s": 2180,
     }
     made = tmp_path / "results" / "control"
     made.mkdir(parents=True)
@@ -126,7 +127,11 @@ def test_the_list_says_what_each_costs_and_what_came_of_it(tmp_path, monkeypatch
         (("coverage", "--steps", "100"), "at least one update's 8,192"),
         (("coverage", "--steps", "many"), "--steps must be a whole number"),
         (("coverage", "--workers", "0"), "--workers must be at least 1"),
-        (("incentive", "--steps", "5M"), "incentive trains nothing"),
+        (("incentive", "--steps", "5M"), "incentive trains nothing: leave out --steps"),
+        (("incentive", "--arms", "stands"), "incentive trains nothing: leave out --arms"),
+        (("coverage", "--arms", "rnd", "ride"), "coverage has no arm 'ride'; it has as, as-round, rnd, asp"),
+        (("coverage", "--worlds", "rooms/five"), "coverage has no world 'rooms/five'; it has rooms/four"),
+        (("coverage", "--env-workers", "2"), "rooms/four is compiled and has no worker processes"),
     ],
 )
 def test_mistakes_get_one_sentence(words, sentence, tmp_path, monkeypatch, capsys):
@@ -176,3 +181,33 @@ def test_a_figure_from_end_to_end_is_made_once(tmp_path, monkeypatch, capsys):
     # What is finished is neither trained nor played again.
     again = reproduce.ask("tiny", scale="small", seeds=2, steps=None, out=tmp_path / "tiny")
     assert reproduce.job(again, "ladder/game", "task").commands == ()
+    # Another run than the one that is there is refused; a longer one goes on, stage by stage.
+    with pytest.raises(UserError, match="holds another run"):
+        reproduce.job(dataclasses.replace(again, seeds=3), "ladder/game", "task")
+    staged = dataclasses.replace(again, figure=dataclasses.replace(TINY, players=("sampled", "greedy")), stages=4)
+    longer = reproduce.job(dataclasses.replace(staged, steps=40_000), "ladder/game", "task")
+    assert (longer.steps, longer.seeds) == (32_768, 2)
+    assert [_told(command) for command in longer.commands] == [
+        "16384",
+        "sampled",
+        "24576",
+        "sampled",
+        "32768",
+        "sampled greedy --end",
+    ]
+    # A command for one arm makes the figure of all that are there; claims of a figure that needs all are left out.
+    missing = dataclasses.replace(TINY, arms={**TINY.arms, "rnd": Arm("RND", "rnd")})
+    monkeypatch.setitem(reproduce.FIGURES, "tiny", missing)
+    cli.main([*words, "--arms", "task"])
+    assert json.loads(capsys.readouterr().out)["claims"] == []
+    about = json.loads((tmp_path / "tiny" / "about.json").read_text())
+    assert about["arms"] == ["random", "task"]
+    assert about["runs"][1] == {"world": "ladder/game", "arm": "task", "seeds": 2, "steps": 8192}
+    assert about["command"].endswith("--seeds 2 --steps 8192 --arms task")
+
+
+def _told(command):
+    """Steps of a command that trains, players of one that plays."""
+    if "--steps" in command:
+        return command[command.index("--steps") + 1]
+    return " ".join(command[command.index("--players") + 1 :])

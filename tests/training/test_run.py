@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import os
 import pathlib
 import re
 import signal
@@ -197,6 +196,15 @@ def test_an_existing_run_is_continued_never_overwritten(tmp_path, loop):
     fresh = run.train(dataclasses.replace(TINY, steps=20 * 5), tmp_path, fresh=True, loop=loop)
     assert fresh.steps == 20 * 5
     assert len(_rows(tmp_path)) == 10
+
+
+def test_a_run_may_go_on_in_other_processes(tmp_path):
+    cfg = RunConfig(env="atari/freeway", env_fields={"sticky": 0.25, "workers": 7})
+    folder.prepare_folder(cfg, tmp_path, fresh=False)
+    for placed in ({"workers": 2}, {"groups": 4}, {}):
+        folder.check_folder(dataclasses.replace(cfg, env_fields={"sticky": 0.25} | placed), tmp_path, fresh=False)
+    with pytest.raises(UserError, match="holds another run"):
+        folder.check_folder(dataclasses.replace(cfg, env_fields={"workers": 7}), tmp_path, fresh=False)
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path):

@@ -21,8 +21,8 @@ class Reproduce:
     list: bool = False
     """List the figures: what each compares, what it costs, what came of it."""
     scale: Literal["small", "full"] = "small"
-    """How much of it: small shows that everything works, full is what is published."""
-    seeds: Annotated[int | None, optional("INT", "2, or 10 for full; of incentive 8, or 20")] = None
+    """How much of it: small shows that everything works, in minutes; full is what is published."""
+    seeds: Annotated[int | None, optional("INT", "2, or 10 for full; see --list")] = None
     """Training seeds, from 0 on; of a figure that trains nothing, seeds of layouts and noise."""
     steps: Annotated[str | None, optional("STEPS", "what the scale has")] = None
     """Environment steps of each training seed, such as 5M."""
@@ -31,7 +31,7 @@ class Reproduce:
     finished runs in the folder."""
     worlds: Annotated[tuple[str, ...], optional("WORLD", "all of the scale's")] = ()
     """Where to train, of the figure's worlds."""
-    stages: Annotated[int | None, optional("INT", "1; of games 2, or 5 for full")] = None
+    stages: Annotated[int | None, optional("INT", "1; of games for full 5")] = None
     """How often the frozen policies are played, at equal distances of training."""
     quick: bool = False
     """Play the policies with sampled actions alone; given again without it, the other players play too."""

@@ -53,8 +53,13 @@ def play(env: AbstractEnv, agent: Agent, *, episodes: int, seed: int) -> dict[st
 def play_host(world: Host | HostCollector, agent: Agent, *, episodes: int, seed: int) -> dict[str, np.ndarray]:
     """Measures of whole episodes in a host world, or of whole games where they are several episodes, one entry each: at
     least `episodes`, the same number of each of the host's bodies. A collector that is given keeps its programs."""
-    collector = world if isinstance(world, HostCollector) else HostCollector(world, CHUNK)
+    collector = world if isinstance(world, HostCollector) else evaluator(world)
     return play_host_seeds(collector, [agent], episodes=episodes, seed=seed)[0]
+
+
+def evaluator(host: Host) -> HostCollector:
+    """Collects whole episodes, or whole games where they are told apart: these no method may rewind or restart."""
+    return HostCollector(host, CHUNK, relocates=GAME_OVER not in host.spec.info)
 
 
 def play_host_seeds(

@@ -2,13 +2,14 @@
 
 import json
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from advsurprise.experiments import tuning, variants
 from advsurprise.experiments.cells import bootstrapped, markdown, over_seeds, read_csv, seed_means
 from advsurprise.experiments.figure import LAST, Results
 from advsurprise.experiments.reproduce import CLAIMS, FIGURES
+from advsurprise.experiments.variants_plot import DRAWN
 
 PUBLISHED = ("coverage", "control", "emergence", "horizon", "incentive")
 """Figures whose claims are on a page."""
@@ -69,8 +70,17 @@ def tuned(results: pathlib.Path) -> str:
 def varied(results: pathlib.Path) -> str:
     """Rooms and stilled rooms of every variant, at the end of its training."""
     rows = read_csv(results / "variants.csv")
+    return _variants(rows, dict.fromkeys(row["arm"] for row in rows))
+
+
+def two_models(results: pathlib.Path) -> str:
+    """The same of those with two models, and of what they are to be compared with."""
+    return _variants(read_csv(results / "variants.csv"), (*DRAWN, "turns-8 minibatch-1024 two-models"))
+
+
+def _variants(rows: Sequence[dict[str, Any]], names: Iterable[str]) -> str:
     made = []
-    for name in dict.fromkeys(row["arm"] for row in rows):
+    for name in names:
         mine = [row for row in rows if row["arm"] == name]
         last = max(row["step"] for row in mine)
         cells = [over_seeds(seed_means(mine, column, LAST * last, last), 2) for column in (ROOMS, STILLED)]
@@ -90,4 +100,5 @@ TABLES: dict[str, Callable[[pathlib.Path], str]] = {
     "measured-horizon": measured("horizon", {ROOMS: "rooms per episode", STILLED: "stilled"}),
     "tuning": tuned,
     "variants": varied,
+    "variants-two-models": two_models,
 }

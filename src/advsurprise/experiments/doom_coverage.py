@@ -1,6 +1,7 @@
 """Where bodies are in Take Cover's corridor, over training (section 5, Q1). No method sees the position."""
 
 import dataclasses
+import textwrap
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from advsurprise.envs.host.doom import POSITIONS
 from advsurprise.errors import UserError
 from advsurprise.evaluation import plot
 from advsurprise.experiments import zero_shot
-from advsurprise.experiments.figure import LAST, Claim, Results
+from advsurprise.experiments.figure import LAST, Arm, Claim, Results
 from advsurprise.experiments.verdicts import mean, more, verdict
 from advsurprise.types import Measure
 
@@ -29,8 +30,8 @@ FAINTEST = -4
 COLUMNS = 4
 """Panels side by side."""
 CAPTION = (
-    "dashed: where episodes begin; below: every training seed, last tenth of training\n"
-    "visits: share of the 23 bins with 1/1000 of all steps or more; covers: exp(entropy) / 23; means over seeds"
+    "means over training seeds; dashed: where episodes begin; below: every training seed, last tenth of training; "
+    "visits: share of the 23 bins with 1/1000 of all steps or more; covers: exp(entropy) / 23"
 )
 WHOLE = "Adversarial Surprise alone visits all positions within the first 1000 training steps"
 ENDS = {
@@ -38,8 +39,15 @@ ENDS = {
     "smirl": "SMiRL fails to explore the right end of the corridor within the first 1000 training steps",
 }
 """What the paper says that others do."""
-BASELINES = zero_shot.BASELINES
+BASELINES, RANDOM = zero_shot.BASELINES, "random-play"
 NOT_THERE = zero_shot.NOT_THERE
+ARMS = {name: arm for name, arm in zero_shot.ARMS.items() if arm.learns}
+ARMS[RANDOM] = Arm("random play", "random", {"bodies": 16, "steps": 65_536}, learns=False)
+"""Those of the zero-shot figure, and random play for longer than there: the first 128 steps of a body are less than two
+episodes, and nearer to where they begin than later ones (0.67 by `evenness`, where longer runs have 0.76 to
+0.80)."""
+RANDOM_ERROR = 0.02
+"""How far one run of random play is from the next by `evenness`: intervals of differences from it are wider by that."""
 
 
 class Stretch(NamedTuple):
@@ -70,6 +78,10 @@ class Positions(NamedTuple):
         total = np.einsum("t,stb->sb", weights, self.shares)
         return total / total.sum(axis=1, keepdims=True)
 
+    def as_one(self) -> "Positions":
+        """All rows as one."""
+        return Positions(self.steps[-1:], self.within(THROUGHOUT)[:, None])
+
 
 def positions(results: Results, arm: str) -> Positions | None:
     """Where an arm's bodies were; None if there are no such rows."""
@@ -81,8 +93,9 @@ def positions(results: Results, arm: str) -> Positions | None:
 
 
 def everyone(results: Results) -> dict[str, Positions]:
-    """Where the bodies of all arms were that there are."""
-    return {arm: there for arm in FIGURE.arms if (there := positions(results, arm))}
+    """Where the bodies of all arms were that there are; what does not learn has one row."""
+    found = {arm: there for arm in ARMS if (there := positions(results, arm))}
+    return {arm: there if ARMS[arm].learns else there.as_one() for arm, there in found.items()}
 
 
 def visited(shares: Float[np.ndarray, "S bins"]) -> Float[np.ndarray, " S"]:
@@ -106,7 +119,7 @@ def judge(results: Results) -> list[Claim]:
     if "as" in found:
         made += [_whole(found, stretch) for stretch in (BEGINNING, END)]
     made += [_not_whole(found, arm) for arm in ENDS if arm in found]
-    others = [arm for arm in (*BASELINES, "random") if {"as", arm} <= set(found)]
+    others = [arm for arm in (*BASELINES, RANDOM) if {"as", arm} <= set(found)]
     return made + [_more_even(found, arm, stretch) for stretch in (BEGINNING, THROUGHOUT) for arm in others]
 
 
@@ -122,25 +135,25 @@ def _not_whole(found: dict[str, Positions], arm: str) -> Claim:
     shares = visited(found[arm].within(BEGINNING))
     ours, low, high = mean(shares)
     decided = "holds" if high < ALL else "does not hold" if low >= ALL else "undecided"
-    sentence = f"{FIGURE.arms[arm].label} does not visit the whole corridor, {BEGINNING.name}"
+    sentence = f"{ARMS[arm].label} does not visit the whole corridor, {BEGINNING.name}"
     return Claim(sentence, ENDS[arm], _measure(found, BEGINNING), ours, low, high, len(shares), decided)
 
 
 def _measure(found: dict[str, Positions], stretch: Stretch) -> str:
     """What is measured, and what random play has of it."""
-    reference = f"; random play {visited(found['random'].within(THROUGHOUT)).mean():.2f}" if "random" in found else ""
+    reference = f"; random play {visited(found[RANDOM].within(THROUGHOUT)).mean():.2f}" if RANDOM in found else ""
     return f"share of {len(SHARES)} bins with 1/1000 of the steps or more, {stretch.name}{reference}"
 
 
 def _more_even(found: dict[str, Positions], arm: str, stretch: Stretch) -> Claim:
-    label = FIGURE.arms[arm].label if FIGURE.arms[arm].learns else "random play"
-    sentence = f"Adversarial Surprise covers more of the corridor than {label}, {stretch.name}"
+    sentence = f"Adversarial Surprise covers more of the corridor than {ARMS[arm].label}, {stretch.name}"
     measure = f"exp(entropy of positions) / {len(SHARES)}, {stretch.name}"
     ours, theirs = (evenness(found[each].within(stretch)) for each in ("as", arm))
-    if FIGURE.arms[arm].learns:
+    if ARMS[arm].learns:
         return more(sentence, WHOLE, measure, ours, theirs)
     number, low, high = mean(ours - theirs.mean())
-    text = f"{measure}: difference from random play's {theirs.mean():.2f}"
+    low, high = low - RANDOM_ERROR, high + RANDOM_ERROR
+    text = f"{measure}: difference from random play's {theirs.mean():.2f}, give or take {RANDOM_ERROR}"
     return Claim(sentence, NOT_THERE, text, number, low, high, len(ours), verdict(low, high))
 
 
@@ -159,35 +172,41 @@ def drawing(results: Results):
     found = everyone(results)
     if not found:
         raise UserError(f"no run has {SHARES[0]} and the like in its metrics: they are older than these columns")
-    lines = -(-len(found) // COLUMNS)
+    columns = min(COLUMNS, len(found))
+    lines = -(-len(found) // columns)
+    width = 1.55 + 2 * columns
     height = 3.0 * lines + 0.65
-    made = Drawing(figsize=(9.5, height))
-    # The third of every three lines is room for the axis of positions and the next title.
-    ratios, room = [2.6, 1, 0.95] * lines, {"left": 0.07, "right": 0.9, "top": 1 - 0.4 / height, "bottom": 0.1 / height}
-    grid = made.add_gridspec(3 * lines, COLUMNS, height_ratios=ratios, wspace=0.1, hspace=0.06, **room)
-    end, images = max(there.steps[-1] for there in found.values()), []
+    made = Drawing(figsize=(width, height))
+    # In inches. The third of every three lines is room for the axis of positions and the next title.
+    room = {"left": 0.65 / width, "right": 1 - 0.95 / width, "top": 1 - 0.4 / height, "bottom": 0.1 / height}
+    ratios = [2.6, 1, 0.95] * lines
+    grid = made.add_gridspec(3 * lines, columns, height_ratios=ratios, wspace=0.1, hspace=0.06, **room)
+    end = max((there.steps[-1] for arm, there in found.items() if ARMS[arm].learns), default=1.0)
+    images = []
     for number, (arm, there) in enumerate(found.items()):
-        line, column = divmod(number, COLUMNS)
+        line, column = divmod(number, columns)
         above, below = (made.add_subplot(grid[3 * line + place, column]) for place in (0, 1))
-        images.append(_heat(above, FIGURE.arms[arm].label, there, end))
-        _last(below, there, plot.colour(FIGURE.arms[arm].method))
+        # What does not learn is drawn for as long as the others.
+        there = there if ARMS[arm].learns else there._replace(steps=np.asarray([end]))
+        images.append(_heat(above, ARMS[arm].label, there, end))
+        _last(below, there, plot.colour(ARMS[arm].method))
         for axis, label in ((above, "environment steps"), (below, "share")):
             axis.tick_params(labelsize=7, labelleft=column == 0)
             axis.set_ylabel(label if column == 0 else "", fontsize=8)
-    bar = made.colorbar(images[0], cax=made.add_axes((0.92, 0.25, 0.014, 0.5)), extend="min")
-    bar.set_label("log10 of the share of steps, mean over training seeds", fontsize=8)
+    bar = made.colorbar(images[0], cax=made.add_axes((1 - 0.76 / width, 0.25, 0.13 / width, 0.5)), extend="min")
+    bar.set_label("log10 of the share of steps", fontsize=8)
     bar.ax.tick_params(labelsize=7)
-    made.text(0.49, 0.08 / height, CAPTION, ha="center", va="bottom", fontsize=7, color="#444444")
+    caption = "\n".join(textwrap.wrap(CAPTION, round(16 * width)))
+    made.text(0.5, 0.08 / height, caption, ha="center", va="bottom", fontsize=7, color="#444444")
     return made
 
 
 def _heat(axis, label: str, there: Positions, end: float):
-    """Positions over training, which runs downwards; what is not trained is the same throughout."""
+    """Positions over training, which runs downwards."""
     from matplotlib.ticker import EngFormatter
 
     share = np.log10(np.maximum(there.shares.mean(axis=0), 10.0**FAINTEST))
-    moments = np.asarray([0.0, *there.steps] if len(there.steps) > 1 else [0.0, end])
-    image = axis.pcolormesh(EDGES, moments, share, cmap="inferno", vmin=FAINTEST, vmax=0, rasterized=True)
+    image = axis.pcolormesh(EDGES, [0.0, *there.steps], share, cmap="inferno", vmin=FAINTEST, vmax=0, rasterized=True)
     _corridor(axis, "white")
     axis.set_xticks([])
     axis.set_ylim(end, 0)
@@ -223,6 +242,7 @@ FIGURE = dataclasses.replace(
     name="doom-coverage",
     question="where bodies are in Take Cover's corridor over training",
     paper="section 5, Q1",
+    arms=ARMS,
     columns=(*SHARES, "mean/position_y", "game/score", "end/episode_length"),
     drawn=SHARES,
     judge=judge,

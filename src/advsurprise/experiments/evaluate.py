@@ -2,8 +2,7 @@
 
 python -m advsurprise.experiments.evaluate RUN --episodes 500    # writes RUN/frozen.json
 
-frozen.json is a list: an entry for every number of steps and every player, with the means of each training seed. What
-is there is not played again.
+frozen.json is a list: an entry for every number of steps and every player, with the means of each training seed.
 """
 
 import dataclasses
@@ -13,9 +12,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import tyro
 
-from advsurprise.api import Trained, load
+from advsurprise.api import load
 from advsurprise.evaluation.statistics import mean_known
 from advsurprise.experiments.figure import ALONE, GREEDY, SAMPLED
 from advsurprise.experiments.runs import say, script
@@ -23,6 +23,8 @@ from advsurprise.training import files
 from advsurprise.training.run import keep_compiled
 
 FILE = "frozen.json"
+EVALUATION_SEEDS = 10
+"""Seeds that share the episodes in a pure world."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,27 +44,24 @@ class Frozen:
 def play(asked: Frozen) -> None:
     """Plays, and writes the means of every measure for each training seed."""
     keep_compiled()
-    trained, entries = load(asked.run), read(asked.run)
+    trained = load(asked.run)
     steps = trained.updates * trained.config.steps_per_update
-    for player in asked.players:
-        about = {"steps": steps, "episodes": asked.episodes, "player": player}
-        kept = [entry for entry in entries if (entry["steps"], entry["player"]) != (steps, player)]
-        same = [entry for entry in entries if entry not in kept and entry["episodes"] == asked.episodes]
-        if not same:
-            say(f"{asked.run.name}: {player}, {asked.episodes} episodes of each seed after {steps:,} steps")
-        measured = same[0]["seeds"] if same else means(trained, asked.episodes, player)
-        entries = [*kept, about | {"end": asked.end, "seeds": measured}]
-        files.write(asked.run / FILE, json.dumps(entries))
+    with trained.playing(episodes=asked.episodes, seeds=min(EVALUATION_SEEDS, asked.episodes)) as play_all:
+        for player in asked.players:
+            say(f"{asked.run.name} after {steps:,} steps: {player}, {asked.episodes} episodes of each seed")
+            role = player.removesuffix(ALONE) if player.endswith(ALONE) else None
+            played = play_all("greedy" if player == GREEDY else "trained", role)
+            # What learns nothing plays alike whatever its seed, and is played once.
+            played = played * len(trained.config.seeds) if len(played) == 1 else played
+            about = {"steps": steps, "episodes": asked.episodes, "player": player, "end": asked.end}
+            seeds = [_means(*each) for each in zip(trained.config.seeds, played, strict=True)]
+            kept = [each for each in read(asked.run) if (each["steps"], each["player"]) != (steps, player)]
+            files.write(asked.run / FILE, json.dumps([*kept, about | {"seeds": seeds}]))
 
 
-def means(trained: Trained, episodes: int, player: str) -> list[dict[str, Any]]:
-    """Means over the episodes of each training seed."""
-    role = player.removesuffix(ALONE) if player.endswith(ALONE) else None
-    played = trained.played(episodes=episodes, player="greedy" if player == GREEDY else "trained", role=role)
-    return [
-        {"seed": seed} | {name: mean_known(values) for name, values in measured.items()}
-        for seed, measured in zip(trained.config.seeds, played, strict=False)
-    ]
+def _means(seed: int, measured: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Means over the episodes of a training seed."""
+    return {"seed": seed} | {name: mean_known(values) for name, values in measured.items()}
 
 
 def read(run: pathlib.Path) -> list[dict[str, Any]]:
@@ -83,10 +82,10 @@ def command(run: pathlib.Path, *, episodes: int, players: Sequence[str], end: bo
 def left(
     entries: Iterable[dict[str, Any]], *, steps: int, episodes: int, players: Sequence[str], end: bool
 ) -> tuple[str, ...]:
-    """Players who have not played after so many steps."""
-    asked = {"steps": steps, "episodes": episodes, "end": end}
-    there = {entry["player"] for entry in entries if {name: entry[name] for name in asked} == asked}
-    return tuple(player for player in players if player not in there)
+    """Players who have not played after so many steps; at the end of training, not as its end."""
+    asked = {"steps": steps, "episodes": episodes}
+    there = [entry for entry in entries if {name: entry[name] for name in asked} == asked and entry["end"] >= end]
+    return tuple(player for player in players if player not in {entry["player"] for entry in there})
 
 
 if __name__ == "__main__":

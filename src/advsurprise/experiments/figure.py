@@ -73,6 +73,8 @@ EPISODES: dict[Scale, int] = {"small": 100, "full": 500}
 """Episodes of each training seed's frozen policies in the room worlds."""
 RATES = {"two_cores": 20_000, "gpu": 1_500_000}
 """Environment steps per second in the room worlds: two cores of a CPU, and several runs side by side on one H200."""
+STARTING_S = {"two_cores": 40, "gpu": 30}
+"""Seconds in which a run in a room world is compiled and its policies are played."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,7 @@ class Figure:
     """Another figure, whose runs it shows; its own if left out."""
     rates: dict[str, int] = field(default_factory=lambda: dict(RATES))
     """Environment steps per second that costs are estimated with."""
-    starting_s: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RATES, 0))
+    starting_s: dict[str, int] = field(default_factory=lambda: dict(STARTING_S))
     """Seconds in which each stage of each run is started and its policies are played."""
 
     @property

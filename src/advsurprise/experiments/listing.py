@@ -38,7 +38,8 @@ def _listed(figure: Figure, folder: pathlib.Path) -> dict[str, Any]:
 def _cost(figure: Figure, scale: Scale) -> dict[str, Any]:
     """Seeds and steps of a scale, and how long it takes."""
     seeds, steps, worlds = figure.seeds[scale], figure.steps[scale], figure.worlds_of(scale)
-    size = {"seeds": seeds, "steps": steps} | ({"worlds": list(worlds)} if len(worlds) < len(figure.worlds) else {})
+    size: dict[str, Any] = {"seeds": seeds, "steps": steps}
+    size |= {"worlds": list(worlds)} if len(worlds) < len(figure.worlds) else {}
     if figure.untrained:
         return size | {f"{where}_s": figure.untrained.seconds[scale] for where in figure.rates}
     if figure.trained_for:

@@ -19,7 +19,7 @@ import numpy as np
 import tyro
 
 from advsurprise.errors import UserError, nearest
-from advsurprise.experiments import claim_tables, incentive_tables, room_tables
+from advsurprise.experiments import claim_tables, game_tables, incentive_tables, room_tables
 from advsurprise.experiments.cells import (
     bootstrapped,
     markdown,
@@ -283,6 +283,7 @@ TABLES: dict[str, Callable[[pathlib.Path], str]] = {
     **room_tables.TABLES,
     **claim_tables.TABLES,
     **incentive_tables.TABLES,
+    **game_tables.TABLES,
     "smirl-dark": players(
         "smirl_dark_cpu.json",
         {"log_prob": ("log-probability per step", 3), "end/place": ("place at the end (1 is the dark)", 3)},

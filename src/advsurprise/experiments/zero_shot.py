@@ -20,7 +20,7 @@ ARMS = {
     "rnd": Arm("RND", "rnd"),
     "smirl": Arm("SMiRL", "smirl"),
     "agac": Arm("AGAC", "agac"),
-    "asp": Arm("ASP", "asp"),
+    "asp": Arm("ASP", "asp", alone=("alice", "bob")),
     "task": Arm("PPO on the game's reward", "task"),
     "random": Arm("random", "random", learns=False),
 }
@@ -33,7 +33,8 @@ GAMES = {
     "atari/space-invaders": "Space Invaders",
 }
 COVER = {"doom/take-cover": "Take Cover"}
-BATCH, SMALL_BATCH = Batch(save_every=100), Batch(bodies=16, rollout=64, save_every=100)
+BATCH, SMALL_BATCH = Batch(save_every=25), Batch(bodies=16, rollout=64, save_every=25)
+"""Checkpoints are a minute apart on a GPU."""
 
 
 def judge_atari(results: Results) -> list[Claim]:
@@ -134,13 +135,13 @@ ATARI = Figure(
     bins=zero_shot_plot.BINS,
     seeds={"small": 2, "full": 5},
     episodes={"small": 2, "full": 30},
-    stages={"small": 2, "full": 5},
+    stages={"small": 1, "full": 5},
     players=(SAMPLED, GREEDY),
     judges_parts=True,
-    small_worlds=("atari/space-invaders",),
+    small_worlds=("atari/berzerk",),
     tuned=TUNED_GAMES,
     rates={"two_cores": 400, "gpu": 11_000},
-    starting_s={"two_cores": 60, "gpu": 120},
+    starting_s={"two_cores": 80, "gpu": 60},
 )
 DOOM = Figure(
     name="doom-zero-shot",
@@ -158,10 +159,10 @@ DOOM = Figure(
     bins=zero_shot_plot.BINS,
     seeds={"small": 2, "full": 5},
     episodes={"small": 10, "full": 30},
-    stages={"small": 2, "full": 5},
+    stages={"small": 1, "full": 5},
     players=(SAMPLED, GREEDY),
     judges_parts=True,
     tuned=TUNED_GAMES,
     rates={"two_cores": 750, "gpu": 18_000},
-    starting_s={"two_cores": 45, "gpu": 60},
+    starting_s={"two_cores": 60, "gpu": 40},
 )

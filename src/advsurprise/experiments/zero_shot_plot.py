@@ -20,6 +20,8 @@ WINDOWS = {"atari/freeway": 25, "atari/berzerk": 30, "atari/assault": 10, "atari
 game, without saying what of; these are the first) and names none for Doom."""
 WINDOW = 10
 """Where it names none."""
+FEW = 10
+"""Points up to which each is a dot."""
 REACH = 1.5
 """A line that is higher than this many times the range of the curves is named and not drawn."""
 
@@ -37,11 +39,10 @@ def draw(figure: Figure, titles: dict[str, str], results: Results) -> dict[str, 
     axes = made.subplots(2, max(1, len(games)), squeeze=False)
     for (top, below), world in zip(axes.T, games, strict=False):
         label = labels.of_config(RunConfig(env=world)).label(SCORE)
-        panel(top, f"{label}: frozen policies", frozen[world], look)
-        for each in frozen[world]:
-            top.plot(each.steps, each.iqm, "o", color=look[each.label][0], markersize=4)
+        for axis, what, curves in ((top, "frozen policies", frozen[world]), (below, "during training", during[world])):
+            panel(axis, f"{label}: {what}", curves, look)
+            _points(axis, curves, look)
         _levels(top, levels(results, world))
-        panel(below, f"{label}: during training", during[world], look)
         top.set_title(titles[world], fontsize=10)
     made.legend(
         [handle(*each) for each in look.values()],
@@ -81,13 +82,21 @@ def levels(results: Results, world: str) -> dict[str, float]:
     return here | {f"{who}, published": score for who, score in envs.find(world).published.items()}
 
 
+def _points(axis, curves: list[Curve], look: dict[str, tuple[str, str]]) -> None:
+    """Dots on curves of few points, of which a line may show nothing."""
+    for each in curves:
+        if len(each.steps) <= FEW:
+            axis.plot(each.steps, each.iqm, "o", color=look[each.label][0], markersize=4)
+
+
 def _levels(axis, lines: dict[str, float]) -> None:
     """Horizontal lines; what is far above the curves is named at the top instead."""
     bottom, top = axis.get_ylim()
     within = {who: score for who, score in lines.items() if score <= top + REACH * (top - bottom)}
     for style, (who, score) in zip((":", "--", "-."), within.items(), strict=False):
         axis.axhline(score, color="#555555", linestyle=style, linewidth=0.9)
-        axis.annotate(f"{who} {score:,.4g}", (1.0, score), xycoords=("axes fraction", "data"), fontsize=6, ha="right")
+        words, place = f"{who} {score:,.4g}", (1.0, score)
+        axis.annotate(words, place, xycoords=("axes fraction", "data"), fontsize=6, ha="right", va="bottom")
     above = [f"{who} {score:,.4g}" for who, score in lines.items() if who not in within]
     if above:
         axis.annotate(

@@ -22,7 +22,7 @@ from advsurprise.learning import interaction
 from advsurprise.learning.collect import older_frames, record_step
 from advsurprise.learning.interaction import Agent, role_schedule
 from advsurprise.tree import over_seeds
-from advsurprise.types import Decision, Rollout, TimeStep, View, Views
+from advsurprise.types import CONTINUE, Decision, Rollout, TimeStep, View, Views
 
 
 class Pending(eqx.Module):
@@ -63,11 +63,15 @@ class Arrived(eqx.Module):
 
 
 class HostCollector:
-    """Collects in a host world, for all its seeds together. The arrays of a rollout hold until the next is begun."""
+    """Collects in a host world, for all its seeds together. The arrays of a rollout hold until the next is begun.
 
-    def __init__(self, host: Host, length: int):
+    Where `relocates` is not set, bodies stay where they are whatever the method requests, and it goes on from there.
+    """
+
+    def __init__(self, host: Host, length: int, *, relocates: bool = True):
         self.host = host
         self.length = length
+        self.relocates = relocates
         self._buffer: Any = None
         self._zeros_of: dict[tuple[int, ...], Array] = {}
         self._start = self._compiled(_started)
@@ -111,7 +115,8 @@ class HostCollector:
             return None, waiting
         memory, request, self._buffer = self._absorb(agent, waiting, arrived, self._buffer, place)
         if agent.method.makes_requests:
-            seen = self._arrived(self.host.relocate(_rows(request), group))
+            moves = _rows(request) if self.relocates else np.full_like(_rows(request), CONTINUE)
+            seen = self._arrived(self.host.relocate(moves, group))
             memory = self._relocated(agent, memory, request, seen)
         return (None, self._send(group, agent, memory, noise, index + 1)) if more else (memory, None)
 
@@ -174,7 +179,8 @@ class HostCollector:
             timestep = arrived.timestep()
             memory, signal, final_value = interaction.absorb(agent, waiting.memory, waiting.decision, timestep)
             request = interaction.requests(agent, memory) if agent.method.makes_requests else None
-            step = record_step(waiting.view, waiting.decision, timestep, signal, final_value, request)
+            moves = request if self.relocates else None
+            step = record_step(waiting.view, waiting.decision, timestep, signal, final_value, moves)
             return memory, request, step
 
         return over_seeds(one, self.host.seeds)(agent, waiting, arrived)
