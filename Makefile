@@ -26,8 +26,9 @@ quickstart: $(STAMP)
 	@echo "On the left is what you have just trained, on the right zoo:rooms-four after 3M steps, in the same rooms."
 	@echo "Random actions hardly ever leave the first room; yours mostly opens a door and enters a second, the zoo's goes on to a third."
 
-# Compiled programs are kept from one check to the next.
+# Compiled programs, however small, are kept from one check to the next.
 check: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
+check: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 check: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q -m "not slow and not long and not ray"
 

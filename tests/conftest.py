@@ -6,15 +6,18 @@ import shutil
 import tempfile
 
 # Tests compile much and run little: XLA compiles quickly (the loops it makes by itself take half the time of its fusion
-# emitters to compile), and each program, however small, once for all tests and workers, which inherit the folder's name.
+# emitters to compile, and what it looks for in loops and branches a fifth of the rest), and each program once for all
+# tests and workers, which inherit the folder's name.
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-    " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
+    " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    " --xla_disable_hlo_passes=simplify-while-loops,while-loop-invariant-code-motion,"
+    "while-loop-constant-sinking,conditional_simplifier",
 )
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="advsurprise-tests-")
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
