@@ -30,7 +30,7 @@ import jax
 import pytest
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
-# Tracing makes many objects that live on: looked through after every 700, they took a twentieth of the time of all tests.
+# Tracing makes many objects that live on: looked through after every 700, they took a twentieth of the time of tests.
 gc.freeze()
 gc.set_threshold(50_000, 20, 20)
 MANY_MAPS = 20_000

@@ -18,17 +18,21 @@ pytestmark = pytest.mark.slow
 SEED, BODIES = 7, 3
 ENV = envs.make("rooms/switch", grid=11, max_side=5, max_steps=12)
 METHOD = methods.make("adversarial-surprise", ENV.spec, k_explore=3, k_control=3, stack=2)
-# Sharper than an untrained policy, so that a wrong view would change actions.
-AGENT = jax.tree.map(lambda leaf: 20 * leaf, make_agent(METHOD, 5, key=jax.random.key(1)))
 
 
 @pytest.fixture(scope="module")
-def episodes():
-    return record(ENV, [AGENT], episodes=BODIES, seed=SEED)[0]
+def agent():
+    """Sharper than an untrained policy, so that a wrong view would change actions."""
+    return jax.tree.map(lambda leaf: 20 * leaf, jax.jit(lambda key: make_agent(METHOD, 5, key=key))(jax.random.key(1)))
 
 
 @pytest.fixture(scope="module")
-def rollout():
+def episodes(agent):
+    return record(ENV, [agent], episodes=BODIES, seed=SEED)[0]
+
+
+@pytest.fixture(scope="module")
+def rollout(agent):
     """The same episodes, from the collector of training."""
     collector = ScanCollector(ENV, BODIES, 12)
 
@@ -37,7 +41,7 @@ def rollout():
         start_key, key = recording.keys(SEED, 0)
         return collector.collect(agent, collector.start(agent, key=start_key), key=key)[1]
 
-    return play(AGENT)
+    return play(agent)
 
 
 def test_steps_are_those_of_the_collector(episodes, rollout):
@@ -54,8 +58,8 @@ def test_steps_are_those_of_the_collector(episodes, rollout):
             assert episode.at_end[name] == float(rollout.info[name][-1, body])
 
 
-def test_rewards_are_the_methods_own(episodes, rollout):
-    _, scores = jax.jit(METHOD.score)(AGENT.learnt, rollout)
+def test_rewards_are_the_methods_own(agent, episodes, rollout):
+    _, scores = jax.jit(METHOD.score)(agent.learnt, rollout)
     roles = np.asarray(rollout.decision.role)
     assert set(roles.ravel()) == {0, 1}
     for body, episode in enumerate(episodes):
@@ -89,9 +93,9 @@ def test_scenes_are_the_states_of_the_world(episodes):
     assert seen <= {names[tile] for tile in np.unique(episodes[0].scene.tiles)}
 
 
-def test_a_host_world_is_recorded_alike(episodes, monkeypatch):
+def test_a_host_world_is_recorded_alike(agent, episodes, monkeypatch):
     monkeypatch.setattr(recording, "CHUNK", 5)
-    hosted = record(as_host(ENV, BODIES), [AGENT], episodes=BODIES, seed=SEED)[0]
+    hosted = record(as_host(ENV, BODIES), [agent], episodes=BODIES, seed=SEED)[0]
     first = recording.keys(SEED, 0)
     assert jax.random.key_data(first[0]).tolist() == jax.random.key_data(recording.keys(SEED, 1)[0]).tolist()
     for mine, theirs in zip(hosted, episodes, strict=True):

@@ -7,17 +7,19 @@ import pytest
 from advsurprise.learning.images import area_weights, numbers, shrink
 
 
+def _shared(new, old):
+    """How much of each of `old` cells each of `new` ones covers, on a line of their common length."""
+    ratio, shared = old / new, np.zeros((new, old))
+    for n, o in np.ndindex(new, old):
+        shared[n, o] = max(min((n + 1) * ratio, o + 1) - max(n * ratio, o), 0)
+    return shared
+
+
 def _shrunk(image, size):
     """Every new pixel as a sum over the old ones of the area that they share."""
     (rows, columns), (tall, wide) = size, image.shape[:2]
-    height, width = tall / rows, wide / columns
-    result = np.zeros((rows, columns, *image.shape[2:]))
-    for r, c, i, j in np.ndindex(rows, columns, tall, wide):
-        down = min((r + 1) * height, i + 1) - max(r * height, i)
-        right = min((c + 1) * width, j + 1) - max(c * width, j)
-        if down > 0 and right > 0:
-            result[r, c] += image[i, j] * down * right / (height * width)
-    return result
+    area = tall / rows * wide / columns
+    return np.einsum("ri,cj,ij...->rc...", _shared(rows, tall), _shared(columns, wide), image) / area
 
 
 @pytest.mark.parametrize(

@@ -93,17 +93,17 @@ def test_killed_and_resumed_a_run_ends_in_the_same_bytes(tmp_path, loop):
     """Killed before its first checkpoint and after one, by a signal that no process can catch; the whole run is this
     process's own."""
     whole, killed, log = tmp_path / "whole", tmp_path / "killed", tmp_path / "log"
-    long = dataclasses.replace(TINY, steps=20 * 200, save_every=7)
+    long = dataclasses.replace(TINY, steps=20 * 120, save_every=7)
     run.train(long, whole, loop=loop)
-    words = ["train", *WORDS, "--steps", str(20 * 200), "--set", "save_every=7", "--out", str(killed), "--json"]
-    for rows in (3, 60):
+    words = ["train", *WORDS, "--steps", str(20 * 120), "--set", "save_every=7", "--out", str(killed), "--json"]
+    for rows in (3, 30):
         process = _start(log, *words)
         _wait_for_rows(killed, rows, process, log)
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
-        assert len(read_rows(killed / "metrics.jsonl")) < 400, "it was not killed in the middle"
+        assert len(read_rows(killed / "metrics.jsonl")) < 240, "it was not killed in the middle"
     resumed = run.train(long, killed, loop=loop)
-    assert resumed.steps == 20 * 200
+    assert resumed.steps == 20 * 120
     assert _tensors(killed) == _tensors(whole)
     assert _rows(killed) == _rows(whole)
 
