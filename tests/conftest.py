@@ -22,17 +22,21 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="advsurprise-tests-")
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
+import functools
 import gc
 import itertools
 import pathlib
 
 import jax
 import pytest
+from jax._src.interpreters import mlir
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 # Tracing makes many objects that live on: looked through after every 700, they took a twentieth of the time of tests.
 gc.freeze()
 gc.set_threshold(50_000, 20, 20)
+# All programs are written in one context: it takes longer to make one than to write most programs of tests.
+mlir.make_ir_context = functools.cache(mlir.make_ir_context)
 MANY_MAPS = 20_000
 """Memory maps above which compiled programs are dropped."""
 
