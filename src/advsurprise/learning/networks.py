@@ -3,6 +3,7 @@
 Every field that is not an array is static, so plain `jit` works on them.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -37,6 +38,7 @@ class Dense(eqx.Module):
         return jax.lax.dot_general(x, self.weight, (((x.ndim - 1,), (1,)), ((), ()))) + self.bias
 
 
+@functools.partial(jax.jit, static_argnums=(0, 1))
 def orthogonal(rows: int, columns: int, *, key: PRNGKeyArray) -> Float[Array, "{rows} {columns}"]:
     """A random matrix with orthonormal columns (rows, if it is wide), uniform over all such matrices.
 
