@@ -28,6 +28,7 @@ def there(tmp_path_factory):
 # ------------------------------------------------------------------------------------------------------------- fuzz
 
 
+@pytest.mark.slow
 @settings(
     max_examples=30,
     derandomize=True,

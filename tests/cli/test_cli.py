@@ -60,6 +60,7 @@ def test_help_names_every_verb_and_every_verb_has_help(capsys):
             assert all(verb in text for verb in VERBS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("--help",), ("methods",), ("envs", "--json")])
 def test_a_reader_that_leaves_early_is_no_error(words):
     read, write = os.pipe()

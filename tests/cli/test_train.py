@@ -69,6 +69,7 @@ def test_sizes_below_one_are_refused_in_files_and_in_python(tmp_path, capsys, se
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_configurations_come_from_files_and_flags_override_them(tmp_path, capsys):
     path = tmp_path / "run.toml"
     path.write_text(

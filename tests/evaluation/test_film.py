@@ -249,6 +249,7 @@ def ffmpeg(*words):
     return subprocess.run([encode.find_encoder(), *words], capture_output=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_film_is_h264_with_the_pixels_that_every_player_shows(rooms, tmp_path):
     made = film.write(tmp_path / "new" / "film.mp4", rooms, fps=4)
     assert (made.pictures, made.seconds) == (STEPS + 1, (STEPS + 1) / 4)

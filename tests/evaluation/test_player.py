@@ -28,6 +28,7 @@ def _actors(agent):
     return [policy.actor.weight for policy in agent.policies.values()]
 
 
+@pytest.mark.slow
 def test_greedy_it_acts_as_the_collector_does(agent):
     env, made = agent
     # Preferences large enough that chance decides nothing: a greedy player and a sampled rollout act alike.

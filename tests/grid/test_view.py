@@ -48,6 +48,7 @@ def test_view_cells_equal_minigrids_slice_and_rotation(size, direction):
         assert theirs == (column, row) if inside else isinstance(theirs, Wall)
 
 
+@pytest.mark.slow
 def test_hidden_cells_are_unseen_and_the_carried_thing_shows_in_the_own_cell():
     size, side = 5, 9
     grid = np.full((side, side), tiles.WALL, np.uint8)

@@ -102,6 +102,7 @@ def _task(seed: int, width: int, epochs: int) -> FitTask:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_networks_are_fitted_alike_on_whichever_device(number):
     def tasks():

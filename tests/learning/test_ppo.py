@@ -79,6 +79,7 @@ def test_value_losses_of_streams_add_up():
     assert float(ppo.value_loss(value, value, target, jnp.ones(2), clip=0.0)) == pytest.approx((5 + 1) / 2)
 
 
+@pytest.mark.slow
 def test_the_whole_loss_is_numpys(getkey):
     network, batch = _network(getkey()), _batch(getkey())
     weight = (jnp.arange(32) % 3 > 0).astype(jnp.float32)
@@ -128,6 +129,7 @@ def test_advantages_are_left_alone_unless_asked(getkey):
     assert twice == pytest.approx(2 * once, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normalise", [False, True])
 def test_rows_of_others_have_no_influence_at_all(getkey, normalise):
     cfg = dataclasses.replace(CFG, normalise_advantage=normalise)
@@ -156,6 +158,7 @@ def _update(network, batch, cfg, key, rows=None):
     return fit({"agent": task})["agent"]
 
 
+@pytest.mark.slow
 def test_an_update_raises_the_better_arm(getkey):
     # Arm 2 pays 1, the others −½; rewards less their mean are the advantages.
     network = _network(getkey())
@@ -213,6 +216,7 @@ def test_another_key_shuffles_otherwise(getkey):
     assert not np.array_equal(once.critic.weight, again.critic.weight)
 
 
+@pytest.mark.slow
 def test_gradient_steps_are_no_longer_than_allowed():
     gradient = {"a": jnp.ones((3, 4)), "b": jnp.full(5, -2.0)}
     optimiser = ppo.optimiser(PPOConfig(max_grad_norm=0.5))

@@ -37,6 +37,7 @@ def folder(agents, tmp_path):
     return tmp_path / "frozen"
 
 
+@pytest.mark.slow
 def test_everything_but_optimisers_comes_back_bit_for_bit(agents, folder):
     loaded = api.load(folder)
     assert (loaded.config, loaded.updates, loaded.name) == (CONFIG, UPDATES, str(folder))

@@ -222,6 +222,7 @@ def test_restarting_begins_a_new_game():
     assert body.info() == {"game/over": 0, "game/score": 0, "game/lives": 4, "episode_length": 0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sticky", [0.0, 0.25])
 @pytest.mark.parametrize("game", GAMES)
 def test_a_saved_body_continues_exactly(game, sticky):

@@ -258,6 +258,7 @@ def test_a_body_leaves_no_files_and_no_shared_memory(make, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_bodies_started_by_threads_outlive_them(make):
     with ThreadPoolExecutor(6) as threads:
         bodies = list(threads.map(lambda _: make(), range(6)))

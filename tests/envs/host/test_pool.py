@@ -225,6 +225,7 @@ def test_sizes_that_make_no_host_are_refused(sizes, sentence):
 # --- saving -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "groups"), [(1, 1), (2, 4)])
 def test_a_saved_world_goes_on_exactly(workers, groups):
     with _open(workers=2 - workers, groups=2) as host:
@@ -311,6 +312,7 @@ def test_a_death_between_steps_ends_the_episodes_of_a_group_that_was_idle():
         _assert_same(now, _recv(host, 1))
 
 
+@pytest.mark.slow
 def test_a_death_outside_of_a_step():
     request = np.array([[RESTART, CONTINUE], [REWIND, RESTART]])
     with _open(workers=2) as host:
@@ -406,6 +408,7 @@ def test_errors_at_the_start_are_sentences(workers, reason, error, sentence):
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["close", "forget"])
 def test_nothing_is_left(how, temporary):
     host = _open(workers=2)
@@ -458,6 +461,7 @@ def test_workers_of_a_program_that_was_killed_end_even_within_a_step(temporary):
     assert not list(temporary.iterdir())
 
 
+@pytest.mark.slow
 def test_a_program_that_forgets_its_host_leaves_nothing(temporary):
     program = _run_script(NOOP, 0, temporary)
     out, _ = program.communicate(timeout=30)
