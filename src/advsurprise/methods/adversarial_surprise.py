@@ -75,8 +75,8 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     """Which model Explore is paid by: Control's, or (scope=round) one that is emptied with the episode only, so that
     Explore is paid for showing Control what the whole episode has not shown."""
     explore_pay: Literal["scored", "control"] = eqx.field(static=True, default="scored")
-    """With a model of its own, which steps Explore is paid for and its model is fitted on: those that are scored, or all
-    of Control's, the first part of its turns too."""
+    """With a model of its own, which steps Explore is paid for and its model is fitted on: those that are scored, or
+    all of Control's, the first part of its turns too."""
     fit_on: Literal["scored", "control", "all"] = eqx.field(static=True, default="scored")
     """Which observations enter the model: scored ones (appendix and authors' code), all of Control's, or all steps
     (Algorithm 1)."""
