@@ -23,6 +23,7 @@ EXPECTED = {
     "rooms-four": ("adversarial-surprise", "rooms/four"),
     "rooms-four-rnd": ("rnd", "rooms/four"),
     "rooms-four-smirl": ("smirl", "rooms/four"),
+    "rooms-four-two-models": ("adversarial-surprise", "rooms/four"),
     "rooms-switch": ("adversarial-surprise", "rooms/switch"),
 }
 SLACK = 0.02

@@ -247,15 +247,17 @@ def test_an_empty_models_score_can_be_left_out_of_the_pay(scope):
     _compare(SPEC, scope=scope, fit_on="scored", first="explore", pay_prior=False, **FIELDS[1])
 
 
-@pytest.mark.parametrize("pay_prior", [True, False])
-def test_explore_can_be_paid_by_the_episodes_model_and_control_by_the_rounds(pay_prior):
+@pytest.mark.parametrize(("pay_prior", "explore_pay"), [(True, "scored"), (False, "scored"), (False, "control")])
+def test_explore_can_be_paid_by_the_episodes_model_and_control_by_the_rounds(pay_prior, explore_pay):
     fields = {"fit_on": "scored", "first": "explore", "pay_prior": pay_prior, **FIELDS[1]}
-    _compare(SPEC, scope="round", explore_scope="episode", **fields)
+    _compare(SPEC, scope="round", explore_scope="episode", explore_pay=explore_pay, **fields)
 
 
 def test_a_model_of_explores_own_needs_another_scope():
     with pytest.raises(UserError, match="needs scope=round"):
         AdversarialSurprise(SPEC, scope="episode", explore_scope="episode")
+    with pytest.raises(UserError, match="needs explore_scope=episode"):
+        AdversarialSurprise(SPEC, explore_pay="control")
 
 
 def test_real_observations_are_scored_by_a_gaussian():
@@ -270,7 +272,9 @@ def _compare(spec, *, lengths, **fields):
     roles, scored, log_prob = (_bodies([reference[i] for reference in references]) for i in range(3))
     shown = log_prob
     if method.explore_scope == "episode":
-        alone = AdversarialSurprise(spec, **fields | {"scope": "episode", "explore_scope": "same"})
+        every = method.explore_pay == "control"
+        others = {"scope": "episode", "explore_scope": "same", "explore_pay": "scored"}
+        alone = AdversarialSurprise(spec, **fields | others | ({"quiet": 0.0} if every else {}))
         shown = _bodies([_reference(alone, played, body, spec.observation_kind)[2] for body in range(BODIES)])
         assert not np.allclose(shown, log_prob)
     returns = _bodies([_returns(log_prob[:, b], played.ended[:, b], method.gamma) for b in range(BODIES)])

@@ -21,6 +21,7 @@ from advsurprise.learning.collect import ScanCollector
 from advsurprise.learning.devices import quickest_compile
 from advsurprise.learning.host_collect import HostCollector
 from advsurprise.learning.interaction import Agent
+from advsurprise.methods.base import density_for
 from advsurprise.tree import with_seed_axis
 from advsurprise.types import OVER_TIME, EnvSpec, Measured, Rollout, Score, Views
 
@@ -48,7 +49,7 @@ class Episode(NamedTuple):
     trace: dict[str, Measured]
     """`AbstractMethod.trace`, [T]."""
     features: np.ndarray
-    """What the density model says before each step, [T, *entries, k]; k = 0 without a model."""
+    """What the density model says before each step, [T, *entries, k]; k = 0 without a model. Of two, Control's."""
     obs: np.ndarray
     """What the body saw, [N, *observation]."""
     measures: dict[str, np.ndarray]
@@ -165,7 +166,7 @@ def _episode(
         reward={role: _earned(scores[role], decision.role == number) for number, role in enumerate(agent.method.roles)},
         earned=np.asarray(rollout.reward)[:steps, body],
         trace=trace,
-        features=np.asarray(rollout.views.features)[:steps, body],
+        features=np.asarray(rollout.views.features)[:steps, body, ..., : density_for(agent.method.spec).num_features],
         obs=obs,
         measures={name: np.asarray(value, np.float32) for name, value in measures.items()},
         at_end={name: float(info[name][-1]) for name in agent.method.spec.info},

@@ -23,9 +23,9 @@ ARMS = {
 }
 
 
-def turns(steps: int) -> dict[str, int]:
-    """Turns of so many steps for both roles."""
-    return {"method.k_explore": steps, "method.k_control": steps}
+def turns(explore: int, control: int | None = None) -> dict[str, int]:
+    """Turns of so many steps, of both roles unless Control's are named."""
+    return {"method.k_explore": explore, "method.k_control": explore if control is None else control}
 
 
 def arms(*names: str) -> dict[str, Arm]:

@@ -28,6 +28,8 @@ NO_PRIOR = {"method.pay_prior": False}
 ROUND = {"method.scope": "round"}
 TWO_MODELS = ROUND | NO_PRIOR | {"method.explore_scope": "episode"}
 """Control is paid by the round's model, Explore by the episode's."""
+WHOLE_TURN = {"method.explore_pay": "control"}
+"""Explore is paid for all of Control's steps, not the scored ones alone."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "turns-32": {},
     "turns-32 minibatch-1024 no-prior": {"ppo.minibatch": 1024} | NO_PRIOR,
@@ -45,6 +47,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "turns-8 minibatch-1024 two-models": turns(8) | {"ppo.minibatch": 1024} | TWO_MODELS,
     "turns-8 large two-models": turns(8) | QUARTER | TWO_MODELS,
     "turns-32 large two-models": QUARTER | TWO_MODELS,
+    "turns-8 large two-models whole-turn": turns(8) | QUARTER | TWO_MODELS | WHOLE_TURN,
+    "turns-16 large two-models whole-turn": turns(16) | QUARTER | TWO_MODELS | WHOLE_TURN,
+    "turns-16/8 large two-models": turns(16, 8) | QUARTER | TWO_MODELS,
+    "turns-16/8 large two-models whole-turn": turns(16, 8) | QUARTER | TWO_MODELS | WHOLE_TURN,
 }
 
 
@@ -83,7 +89,7 @@ def words(name: str) -> str:
 
 
 def _folder(asked: Variants, name: str) -> pathlib.Path:
-    return asked.out / name.replace(" ", "_")
+    return asked.out / name.replace(" ", "_").replace("/", "-")
 
 
 def _job(asked: Variants, name: str) -> Job:

@@ -74,6 +74,9 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     explore_scope: Literal["same", "episode"] = eqx.field(static=True, default="same")
     """Which model Explore is paid by: Control's, or (scope=round) one that is emptied with the episode only, so that
     Explore is paid for showing Control what the whole episode has not shown."""
+    explore_pay: Literal["scored", "control"] = eqx.field(static=True, default="scored")
+    """With a model of its own, which steps Explore is paid for and its model is fitted on: those that are scored, or
+    all of Control's, the first part of its turns too."""
     fit_on: Literal["scored", "control", "all"] = eqx.field(static=True, default="scored")
     """Which observations enter the model: scored ones (appendix and authors' code), all of Control's, or all steps
     (Algorithm 1)."""
@@ -106,6 +109,11 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
                 f"explore_scope must be same or episode, not {self.explore_scope!r}",
             ),
             (not self._two_models or self.scope == "round", "explore_scope=episode needs scope=round"),
+            (
+                self.explore_pay in ("scored", "control"),
+                f"explore_pay must be scored or control, not {self.explore_pay!r}",
+            ),
+            (self._two_models or self.explore_pay == "scored", "explore_pay=control needs explore_scope=episode"),
             (self.fit_on in fits, f"fit_on must be scored, control or all, not {self.fit_on!r}"),
         ]
         check(rules, subject="adversarial-surprise")
@@ -157,18 +165,19 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
         log_prob = self.density.log_prob(memory.stats, seen)
         enters = {"scored": scored, "control": is_control, "all": jnp.bool_(True)}[self.fit_on]
 
-        def added(stats):
-            return tree.select(enters, self.density.update(stats, seen), stats)
+        def added(stats, where):
+            return tree.select(where, self.density.update(stats, seen), stats)
 
-        stats, time = added(memory.stats), memory.time + 1
+        stats, time = added(memory.stats, enters), memory.time + 1
         if self.scope == "round":
             emptied = self.density.init(self.spec.modelled_shape)
             stats = tree.select(time % self.round_length == 0, emptied, stats)
         reward = self._paid(memory.stats, log_prob, scored)
         explore = episode_stats = None
         if self._two_models:
-            explore = self._paid(memory.episode_stats, self.density.log_prob(memory.episode_stats, seen), scored)
-            episode_stats = added(memory.episode_stats)
+            counts = is_control if self.explore_pay == "control" else scored
+            explore = self._paid(memory.episode_stats, self.density.log_prob(memory.episode_stats, seen), counts)
+            episode_stats = added(memory.episode_stats, enters | counts)
         discounted = self.gamma * memory.discounted + reward
         memory = DensityMemory(push(memory.frames, obs), stats, time, discounted, small, episode_stats)
         return memory, Signal(reward, scored, discounted, -log_prob, explore)
