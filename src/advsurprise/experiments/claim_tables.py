@@ -75,7 +75,9 @@ def varied(results: pathlib.Path) -> str:
 
 def two_models(results: pathlib.Path) -> str:
     """The same of those with two models, and of what they are to be compared with."""
-    return _variants(read_csv(results / "variants.csv"), (*DRAWN, "turns-8 minibatch-1024 two-models"))
+    rows = read_csv(results / "variants.csv")
+    further = (row["arm"] for row in rows if "two-models" in row["arm"])
+    return _variants(rows, dict.fromkeys((*DRAWN, *further)))
 
 
 def _variants(rows: Sequence[dict[str, Any]], names: Iterable[str]) -> str:

@@ -28,7 +28,7 @@ EARLY = 0.1
 FAINTEST = -4
 """Decimal logarithm of the share that is drawn black, with all below it."""
 COLUMNS = 4
-"""Panels side by side."""
+"""Most panels side by side."""
 CAPTION = (
     "means over training seeds; dashed: where episodes begin; below: every training seed, last tenth of training; "
     "visits: share of the 23 bins with 1/1000 of all steps or more; covers: exp(entropy) / 23"
@@ -172,8 +172,8 @@ def drawing(results: Results):
     found = everyone(results)
     if not found:
         raise UserError(f"no run has {SHARES[0]} and the like in its metrics: they are older than these columns")
-    columns = min(COLUMNS, len(found))
-    lines = -(-len(found) // columns)
+    lines = -(-len(found) // COLUMNS)
+    columns = -(-len(found) // lines)
     width = 1.55 + 2 * columns
     height = 3.0 * lines + 0.65
     made = Drawing(figsize=(width, height))

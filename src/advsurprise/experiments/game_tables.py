@@ -9,12 +9,12 @@ from advsurprise.experiments.cells import markdown, over_seeds, read_csv, with_i
 from advsurprise.experiments.figure import GREEDY, SAMPLED
 from advsurprise.experiments.zero_shot import ARMS, SCORE
 
-EARLIER = {"as": "64/128", "as-16": "16/16"}
+EARLIER = {"as-16": "16/16"}
 """Arms that were run in Take Cover before the others, by their turns there."""
 
 
 def scores(world: str, digits: int) -> Callable[[pathlib.Path], str]:
-    """Scores of whole games, sampled and greedy; one seed's alone where nothing was trained."""
+    """Training seeds, and scores of whole games, sampled and greedy; one score alone where nothing was trained."""
 
     def make(results: pathlib.Path) -> str:
         rows = [row for row in read_csv(results / "games_h200_frozen.csv") if row["world"] == world]
@@ -22,13 +22,13 @@ def scores(world: str, digits: int) -> Callable[[pathlib.Path], str]:
         if world == "doom/take-cover":
             found |= _earlier(json.loads((results / "take_cover_eval_h200.json").read_text()), digits)
         lines = [(ARMS[arm].label, *found[arm]) for arm in ARMS if any(found[arm])]
-        return markdown(("method", "score, sampled", "score, greedy"), lines)
+        return markdown(("method", "seeds", "score, sampled", "score, greedy"), lines)
 
     return make
 
 
 def _cells(rows: list[dict[str, Any]], digits: int) -> tuple[str, ...]:
-    cells = []
+    cells = [f"{len(seeds)}" if len(seeds := {row["seed"] for row in rows}) > 1 else ""]
     for player in (SAMPLED, GREEDY):
         values = [row[SCORE] for row in rows if row["player"] == player]
         cells.append(over_seeds(values, digits) if len(values) > 1 else f"{values[0]:.{digits}f}" if values else "")
@@ -41,7 +41,8 @@ def _earlier(played: list[dict[str, Any]], digits: int) -> dict[str, tuple[str, 
     for arm, turns in EARLIER.items():
         by_player = {each["player"]: each[SCORE] for each in played if each["turns"] == turns}
         cells = (by_player[player] for player in ("trained", "greedy"))
-        found[arm] = tuple(with_interval(cell["mean"], cell["low"], cell["high"], digits) for cell in cells)
+        shown = (with_interval(cell["mean"], cell["low"], cell["high"], digits) for cell in cells)
+        found[arm] = (f"{by_player['trained']['n']}", *shown)
     return found
 
 

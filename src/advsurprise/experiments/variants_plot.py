@@ -23,6 +23,7 @@ DRAWN = {
     "turns-16 large round no-prior": ("one model, emptied with the round", "#E69F00"),
     "turns-16 large two-models": ("two models, turns of 16", "#56B4E9"),
     "turns-8 large two-models": ("two models, turns of 8", "#009E73"),
+    "turns-16/8 large two-models whole-turn": ("two models, turns of 16 and 8, whole turn paid", "#CC79A7"),
 }
 """Variants that are drawn, with their names and colours."""
 SCRIPTED = (3.8, 0.63)
@@ -65,7 +66,7 @@ def draw(asked: Drawing) -> None:
     axis.plot(*SCRIPTED, "*", color="black", markersize=10, linestyle="none", label="scripted players")
     axis.set(xlabel="rooms visited per episode", ylabel="noisy rooms stilled at the end", xlim=(1, 4), ylim=(0, 0.75))
     axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(frameon=False, fontsize=8, loc="upper left")
+    axis.legend(frameon=False, fontsize=8, loc="lower right")
     files.write(asked.out, saved(made)[".png"])
 
 
