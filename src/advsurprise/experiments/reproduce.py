@@ -21,7 +21,17 @@ from advsurprise import envs
 from advsurprise.config import RunConfig
 from advsurprise.errors import UserError, nearest
 from advsurprise.evaluation import sweep
-from advsurprise.experiments import control, coverage, doom_coverage, emergence, evaluate, horizon, incentive, zero_shot
+from advsurprise.experiments import (
+    control,
+    coverage,
+    doom_coverage,
+    emergence,
+    evaluate,
+    horizon,
+    incentive,
+    two_models,
+    zero_shot,
+)
 from advsurprise.experiments.cells import binned
 from advsurprise.experiments.drawing import learning_curves
 from advsurprise.experiments.figure import ALONE, SAMPLED, Figure, Results, Scale
@@ -34,7 +44,7 @@ from advsurprise.training.metrics import read_rows
 from advsurprise.training.run import updates_done
 from advsurprise.training.versions import versions
 
-FIGURES = {each.FIGURE.name: each.FIGURE for each in (coverage, control, emergence, horizon, incentive)}
+FIGURES = {each.FIGURE.name: each.FIGURE for each in (coverage, control, emergence, horizon, incentive, two_models)}
 FIGURES |= {each.name: each for each in (zero_shot.ATARI, zero_shot.DOOM, doom_coverage.FIGURE)}
 CLAIMS, ABOUT = "claims.json", "about.json"
 

@@ -1,0 +1,56 @@
+"""A variant that is not the paper's, beside the paper's algorithm: does it explore and still?
+
+The arms that `coverage` has too are the same runs: `--runs` takes them from its folder.
+"""
+
+from advsurprise.experiments.figure import Arm, Claim, Figure, Results
+from advsurprise.experiments.settings import FOUR, arms, turns
+from advsurprise.experiments.variants import NO_PRIOR, QUARTER, TWO_MODELS, WHOLE_TURN
+from advsurprise.experiments.verdicts import Values, mean, more, verdict
+
+WORLD, EPISODE, STILLED = "rooms/four", "end/rooms_episode", "end/stilled"
+OURS = "two-models"
+OTHERS = ("as", "as-round", "as-large")
+NOT_THERE = "not in the paper"
+TARGETS = {EPISODE: (3.0, "rooms per episode"), STILLED: (0.6, "share of the noisy rooms that are stilled")}
+"""What we want of it, and of what."""
+SAME = turns(16, 8) | QUARTER
+"""Turns and batch of the variant, and of one model to compare it with."""
+ARMS = arms("as", "as-round") | {
+    "as-large": Arm("one model, same turns and batch", "adversarial-surprise", SAME | NO_PRIOR),
+    OURS: Arm("two models", "adversarial-surprise", SAME | TWO_MODELS | WHOLE_TURN),
+}
+
+
+def judge(results: Results) -> list[Claim]:
+    """Whether it reaches the targets, and whether it does more of both than one model."""
+    frozen = {arm: {each: results.of_frozen(WORLD, arm, each) for each in TARGETS} for arm in ARMS}
+    made = [_reached(each, frozen[OURS][each]) for each in TARGETS]
+    for column, (_, measure) in TARGETS.items():
+        does = "visit more rooms" if column == EPISODE else "still more rooms"
+        for other in OTHERS:
+            sentence = f"two models {does} in an episode than {ARMS[other].label}"
+            both = (frozen[arm][column] for arm in (OURS, other))
+            made.append(more(sentence, NOT_THERE, f"{measure}, frozen policies", *both))
+    return made
+
+
+def _reached(column: str, values: Values) -> Claim:
+    target, measure = TARGETS[column]
+    ours, low, high = mean(values)
+    sentence = f"two models reach {target:g} {measure}"
+    decided = verdict(low - target, high - target)
+    return Claim(sentence, NOT_THERE, f"{measure}, frozen policies", ours, low, high, len(values), decided)
+
+
+FIGURE = Figure(
+    name="two-models",
+    question="whether a model for each role explores and stills",
+    paper=NOT_THERE,
+    worlds=FOUR,
+    arms=ARMS,
+    steps={"small": 400_000, "full": 50_000_000},
+    columns=(EPISODE, "mean/rooms_episode", "end/rooms_life", STILLED, "mean/stilled", "scored_surprise"),
+    drawn=(EPISODE, STILLED),
+    judge=judge,
+)
