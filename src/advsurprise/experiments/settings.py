@@ -5,7 +5,7 @@ import importlib.resources
 import json
 from typing import Any
 
-from advsurprise.experiments.figure import Arm
+from advsurprise.experiments.figure import Arm, Batch
 
 FOUR: dict[str, dict[str, Any]] = {"rooms/four": {"fixed_boxes": True}}
 """Four rooms with boxes that cannot be carried off, as in the authors' environment, where picking up does nothing."""
@@ -13,6 +13,8 @@ TUNED = "tuned.json"
 """The settings that `advsurprise.experiments.tuning` has chosen for each method in the room worlds."""
 TUNED_GAMES = "tuned_games.json"
 """The same in games."""
+GAME_BATCH = Batch(save_every=25)
+"""That of the room worlds; on a GPU checkpoints are a minute apart."""
 ARMS = {
     "as": Arm("Adversarial Surprise", "adversarial-surprise"),
     "as-round": Arm("Adversarial Surprise, round's buffer", "adversarial-surprise", {"method.scope": "round"}),

@@ -2,53 +2,69 @@
 what figures compare.
 
 python -m advsurprise.experiments.tuning --out runs/tuning --workers 8    # writes OUT/tuning.json
+python -m advsurprise.experiments.tuning --sweep games --out runs/tuning-games --workers 4 --env-workers 4
 """
 
+import contextlib
 import dataclasses
 import itertools
 import json
+import math
 import pathlib
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from advsurprise import envs
-from advsurprise.api import EVALUATION_SEED, load
-from advsurprise.evaluation.play import play
+from advsurprise.api import EVALUATION_SEED, Trained, load
+from advsurprise.evaluation.play import evaluator, play, play_host_seeds
 from advsurprise.experiments.cells import seed_means
-from advsurprise.experiments.figure import LAST, Arm
+from advsurprise.experiments.figure import LAST, Arm, Batch
 from advsurprise.experiments.runs import say, script, train_all, training
-from advsurprise.experiments.settings import FOUR
+from advsurprise.experiments.settings import FOUR, GAME_BATCH
 from advsurprise.learning.interaction import Agent
 from advsurprise.training import files
 from advsurprise.training.jobs import Job, Log
 from advsurprise.training.metrics import read_rows
 
 SEEDS = (100, 101, 102, 103)
-STEPS = 4_000_000
-EPISODES = 200
-"""Episodes of each pair of settings and seed."""
 DEFAULTS = "defaults"
-SETTINGS: dict[str, dict[str, Any]] = {
-    DEFAULTS: {},
-    "rate-1e-4": {"ppo.lr": 1e-4},
-    "rate-1e-3": {"ppo.lr": 1e-3},
-    "entropy-0.03": {"ppo.entropy_coef": 0.03},
-    "minibatch-1024": {"ppo.minibatch": 1024},
-}
-"""What is tried of every method."""
-OWN: dict[str, dict[str, dict[str, Any]]] = {
-    "adversarial-surprise": {"gamma-0.995": {"method.gamma": 0.995}},
-    "smirl": {"gamma-0.995": {"method.gamma": 0.995}},
-    "rnd": {"gamma-0.995": {"method.gamma": 0.995}},
-    "asp": {"stop-0.03": {"method.first_stop": 0.03}},
-}
-"""What is tried of one method."""
-
+Settings = dict[str, dict[str, Any]]
+"""Fields that differ from the defaults, by the name of the setting."""
 Table = Float[np.ndarray, "settings seeds"]
 """What a setting is worth to its method, seed by seed."""
+Worth = Callable[[Sequence[pathlib.Path], int], Table]
+"""What settings are worth, from the folders of their runs and the episodes that each pair of roles plays."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """What is tried, where, and how it is judged."""
+
+    world: str
+    """The world."""
+    fields: dict[str, Any]
+    """Its fields."""
+    seeds: tuple[int, ...]
+    """Training seeds."""
+    steps: int
+    """Environment steps of each."""
+    episodes: int
+    """Episodes of each pair of settings and seed, where two roles play against each other."""
+    settings: Settings
+    """What is tried of every method."""
+    own: dict[str, Settings]
+    """What is tried of one method besides; the methods are those named here."""
+    objectives: dict[str, tuple[str, Worth]]
+    """What each method wants, in words and as a function."""
+    batch: Batch = Batch()  # noqa: RUF009
+    """How much is collected between two updates."""
+
+    def settings_of(self, method: str) -> Settings:
+        """Everything that is tried of a method."""
+        return self.settings | self.own[method]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,27 +73,30 @@ class Tuning:
 
     out: pathlib.Path = pathlib.Path("runs/tuning")
     """Where runs and results go."""
-    steps: int = STEPS
-    """Environment steps of each seed."""
+    sweep: Literal["rooms", "games"] = "rooms"
+    """What is swept: rooms/four, or Freeway for all games."""
+    steps: int | None = None
+    """Environment steps of each seed; None for the sweep's own."""
     workers: int = 1
     """Runs side by side."""
-    episodes: int = EPISODES
-    """Episodes of each pair of settings and seed, where two roles play against each other."""
+    env_workers: int | None = None
+    """Worker processes of each run in a game; None for about one per core."""
     write: pathlib.Path | None = None
     """A second file for the chosen settings alone, as figures read them."""
 
 
-def settings_of(method: str) -> dict[str, dict[str, Any]]:
-    """Everything that is tried of a method."""
-    return SETTINGS | OWN[method]
-
-
 def tune(asked: Tuning, *, log: Log = say) -> dict[str, Any]:
     """Trains what is not trained yet, judges and writes."""
+    sweep = SWEEPS[asked.sweep]
     files.make_folder(asked.out)
-    runs = [(method, name) for method in OWN for name in settings_of(method)]
+    runs = [(method, name) for method in sweep.own for name in sweep.settings_of(method)]
     train_all([_job(asked, *each) for each in runs], workers=asked.workers, folder=asked.out, log=log)
-    found = {"seeds": SEEDS, "steps": asked.steps, "methods": {each: judged(asked, each) for each in OWN}}
+    found = {
+        "sweep": asked.sweep,
+        "seeds": sweep.seeds,
+        "steps": asked.steps or sweep.steps,
+        "methods": {each: judged(asked, each) for each in sweep.own},
+    }
     contents = {asked.out / "tuning.json": json.dumps(found, indent=1)}
     if asked.write:
         contents[asked.write] = json.dumps(chosen(found), indent=1) + "\n"
@@ -87,7 +106,8 @@ def tune(asked: Tuning, *, log: Log = say) -> dict[str, Any]:
 
 def chosen(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The settings of each method whose mean over seeds is best."""
-    return {method: settings_of(method)[best(each["worth"])] for method, each in found["methods"].items()}
+    sweep = SWEEPS[found["sweep"]]
+    return {method: sweep.settings_of(method)[best(each["worth"])] for method, each in found["methods"].items()}
 
 
 def best(worth: dict[str, list[float]]) -> str:
@@ -96,9 +116,10 @@ def best(worth: dict[str, list[float]]) -> str:
 
 
 def _job(asked: Tuning, method: str, name: str) -> Job:
-    [(world, fields)] = FOUR.items()
-    arm = Arm(method, method, settings_of(method)[name])
-    return training(world, fields, arm, seeds=SEEDS, steps=asked.steps, folder=folder_of(asked, method, name))
+    sweep, folder = SWEEPS[asked.sweep], folder_of(asked, method, name)
+    fields = sweep.fields | ({} if asked.env_workers is None else {"workers": asked.env_workers})
+    arm, steps = Arm(method, method, sweep.settings_of(method)[name]), asked.steps or sweep.steps
+    return training(sweep.world, fields, arm, seeds=sweep.seeds, steps=steps, folder=folder, batch=sweep.batch)
 
 
 def folder_of(asked: Tuning, method: str, name: str) -> pathlib.Path:
@@ -111,10 +132,10 @@ def folder_of(asked: Tuning, method: str, name: str) -> pathlib.Path:
 
 def judged(asked: Tuning, method: str) -> dict[str, Any]:
     """What each setting is worth by the method's objective, and what that is."""
-    objective, worth = OBJECTIVES[method]
-    folders = [folder_of(asked, method, name) for name in settings_of(method)]
-    table = worth(folders, asked.episodes)
-    names = settings_of(method)
+    sweep = SWEEPS[asked.sweep]
+    objective, worth = sweep.objectives[method]
+    names = sweep.settings_of(method)
+    table = worth([folder_of(asked, method, name) for name in names], sweep.episodes)
     rows = {name: [float(f"{value:.6g}") for value in row] for name, row in zip(names, table, strict=True)}
     return {"objective": objective, "worth": rows}
 
@@ -129,9 +150,22 @@ def most_novelty(folders: Sequence[pathlib.Path], episodes: int) -> Table:
     return np.stack([_column(folder, "intrinsic/raw", 0.0) for folder in folders])
 
 
+def most_divergence(folders: Sequence[pathlib.Path], episodes: int) -> Table:
+    """AGAC: the divergence of its policy from what the adversary predicts, over all of training."""
+    return np.stack([_column(folder, "adversary/kl", 0.0) for folder in folders])
+
+
+def least_steps(folders: Sequence[pathlib.Path], episodes: int) -> Table:
+    """ASP: what Alice and Bob are paid at the end of training, where they only meet each other."""
+    alice, bob = (np.stack([_column(folder, name, LAST) for folder in folders]) for name in ("time_alice", "time_bob"))
+    return (np.maximum(bob - alice, 0.0) - bob) / 2
+
+
 def _column(folder: pathlib.Path, name: str, after: float) -> Float[np.ndarray, " seeds"]:
+    """Each seed's mean after a share of training, over updates that have a number: in games some see no episode end."""
     rows = read_rows(folder / "metrics.jsonl")
-    return np.asarray(seed_means(rows, name, after * rows[-1]["step"], rows[-1]["step"]))
+    known = [row for row in rows if math.isfinite(float(row.get(name, math.nan)))]
+    return np.asarray(seed_means(known, name, after * rows[-1]["step"], rows[-1]["step"]))
 
 
 def surprise_paid(measures: dict[str, np.ndarray]) -> tuple[float, float]:
@@ -146,22 +180,35 @@ def steps_paid(measures: dict[str, np.ndarray]) -> tuple[float, float]:
     return float(np.mean(np.maximum(bob - alice, 0.0))), -float(np.mean(bob))
 
 
-def round_robin(pay: Callable[[dict[str, np.ndarray]], tuple[float, float]]) -> Callable[..., Table]:
+def round_robin(pay: Callable[[dict[str, np.ndarray]], tuple[float, float]]) -> Worth:
     """Each setting's first role against the second role of all settings, and the other way round: the mean of what both
     are paid."""
 
     def worth(folders: Sequence[pathlib.Path], episodes: int) -> Table:
         runs = [load(folder) for folder in folders]
-        cfg = runs[0].config
-        world = envs.find(cfg.env).make(**cfg.env_fields)
         numbers = range(len(runs))
-        paid = np.zeros((2, len(runs), len(runs), len(cfg.seeds)))
-        for one, other, seed in itertools.product(numbers, numbers, range(len(cfg.seeds))):
-            agent = _mixed(runs[0].agents[seed], runs[one].agents[seed], runs[other].agents[seed])
-            paid[:, one, other, seed] = pay(play(world, agent, episodes=episodes, seed=EVALUATION_SEED))
+        paid = np.zeros((2, len(runs), len(runs), len(runs[0].agents)))
+        with _opened(runs[0], episodes) as play_all:
+            for one, other in itertools.product(numbers, numbers):
+                three = zip(runs[0].agents, runs[one].agents, runs[other].agents, strict=True)
+                played = play_all([_mixed(*each) for each in three])
+                paid[:, one, other] = np.transpose([pay(measures) for measures in played])
         return over_opponents(paid)
 
     return worth
+
+
+@contextlib.contextmanager
+def _opened(run: Trained, episodes: int) -> Iterator[Callable[[list[Agent]], list[dict[str, np.ndarray]]]]:
+    """A function that plays one agent per training seed, in the run's world."""
+    world, fields = envs.find(run.config.env), run.config.env_fields
+    if world.kind == "pure":
+        made = world.make(**fields)
+        yield lambda agents: [play(made, agent, episodes=episodes, seed=EVALUATION_SEED) for agent in agents]
+        return
+    with contextlib.closing(world.open(episodes, seeds=len(run.agents), **fields)) as host:
+        collector = evaluator(host)
+        yield lambda agents: play_host_seeds(collector, agents, episodes=episodes, seed=EVALUATION_SEED)
 
 
 def over_opponents(paid: Float[np.ndarray, "2 settings settings seeds"]) -> Table:
@@ -176,17 +223,58 @@ def _mixed(base: Agent, one: Agent, other: Agent) -> Agent:
     return Agent(base.method, {first: one.policies[first], second: other.policies[second]}, base.learnt)
 
 
-OBJECTIVES: dict[str, tuple[str, Callable[[Sequence[pathlib.Path], int], Table]]] = {
-    "adversarial-surprise": (
-        "surprise of scored steps: won by Explore against every setting's Control, and spared by Control against every "
-        "setting's Explore",
-        round_robin(surprise_paid),
+SURPRISE = (
+    "surprise of scored steps: won by Explore against every setting's Control, and spared by Control against every "
+    "setting's Explore",
+    round_robin(surprise_paid),
+)
+QUIET = ("minus the surprise of all steps, end of training", least_surprise)
+NOVELTY = ("prediction error before scaling, mean over training", most_novelty)
+[(FOUR_ROOMS, FOUR_FIELDS)] = FOUR.items()
+RATES: Settings = {DEFAULTS: {}, "rate-1e-4": {"ppo.lr": 1e-4}, "rate-1e-3": {"ppo.lr": 1e-3}}
+LARGER: Settings = {"minibatch-1024": {"ppo.minibatch": 1024}}
+FARTHER: Settings = {"gamma-0.995": {"method.gamma": 0.995}}
+SWEEPS = {
+    "rooms": Sweep(
+        world=FOUR_ROOMS,
+        fields=FOUR_FIELDS,
+        seeds=SEEDS,
+        steps=4_000_000,
+        episodes=200,
+        settings=RATES | {"entropy-0.03": {"ppo.entropy_coef": 0.03}} | LARGER,
+        own={
+            "adversarial-surprise": FARTHER,
+            "smirl": FARTHER,
+            "rnd": FARTHER,
+            "asp": {"stop-0.03": {"method.first_stop": 0.03}},
+        },
+        objectives={
+            "adversarial-surprise": SURPRISE,
+            "smirl": QUIET,
+            "rnd": NOVELTY,
+            "asp": (
+                "steps: won by Alice against every setting's Bob, and spared by Bob against every setting's Alice",
+                round_robin(steps_paid),
+            ),
+        },
     ),
-    "smirl": ("minus the surprise of all steps, end of training", least_surprise),
-    "rnd": ("prediction error before scaling, mean over training", most_novelty),
-    "asp": (
-        "steps: won by Alice against every setting's Bob, and spared by Bob against every setting's Alice",
-        round_robin(steps_paid),
+    "games": Sweep(
+        world="atari/freeway",
+        fields={},
+        seeds=SEEDS[:2],
+        steps=200_000,
+        episodes=8,
+        settings=RATES | LARGER,
+        own={method: {} for method in ("adversarial-surprise", "smirl", "rnd", "agac", "asp")},
+        objectives={
+            "adversarial-surprise": SURPRISE,
+            "smirl": QUIET,
+            "rnd": NOVELTY,
+            "agac": ("divergence of the policy from its adversary's prediction, mean over training", most_divergence),
+            # Whole games are played without going back to an episode's beginning, which Bob would need.
+            "asp": ("steps: won by Alice and spared by Bob against each other, end of training", least_steps),
+        },
+        batch=GAME_BATCH,
     ),
 }
 

@@ -1,12 +1,14 @@
 """Scores in games of policies that were trained on intrinsic reward alone (section 5, Q2): frozen, and played for whole
 games."""
 
+import dataclasses
+
 import numpy as np
 
 from advsurprise.evaluation.curves import draws, iqm
 from advsurprise.experiments import zero_shot_plot
-from advsurprise.experiments.figure import ALONE, GREEDY, SAMPLED, Arm, Batch, Claim, Figure, Results, Verdict
-from advsurprise.experiments.settings import TUNED_GAMES, turns
+from advsurprise.experiments.figure import ALONE, GREEDY, SAMPLED, Arm, Claim, Figure, Results, Verdict
+from advsurprise.experiments.settings import GAME_BATCH, TUNED_GAMES, turns
 from advsurprise.experiments.verdicts import RESAMPLES, Values, more
 
 SCORE = zero_shot_plot.SCORE
@@ -33,8 +35,7 @@ GAMES = {
     "atari/space-invaders": "Space Invaders",
 }
 COVER = {"doom/take-cover": "Take Cover"}
-BATCH, SMALL_BATCH = Batch(save_every=25), Batch(bodies=16, rollout=64, save_every=25)
-"""Checkpoints are a minute apart on a GPU."""
+SMALL_BATCH = dataclasses.replace(GAME_BATCH, bodies=16, rollout=64)
 
 
 def judge_atari(results: Results) -> list[Claim]:
@@ -130,7 +131,7 @@ ATARI = Figure(
     drawn=(SCORE,),
     judge=judge_atari,
     draw=draw_atari,
-    batch=BATCH,
+    batch=GAME_BATCH,
     small_batch=SMALL_BATCH,
     bins=zero_shot_plot.BINS,
     seeds={"small": 2, "full": 5},
@@ -154,7 +155,7 @@ DOOM = Figure(
     drawn=(SCORE,),
     judge=judge_doom,
     draw=draw_doom,
-    batch=BATCH,
+    batch=GAME_BATCH,
     small_batch=SMALL_BATCH,
     bins=zero_shot_plot.BINS,
     seeds={"small": 2, "full": 5},

@@ -9,6 +9,7 @@ import pytest
 import advsurprise
 from advsurprise.cli import main as cli
 from advsurprise.evaluation import play
+from advsurprise.experiments import tuning
 
 pytestmark = pytest.mark.slow
 
@@ -77,3 +78,17 @@ def test_evaluating_on_the_command_line_and_in_the_library(folder, capsys, monke
     once, again = (advsurprise.load(folder).evaluate(episodes=2, seeds=1, player="random") for _ in range(2))
     assert once["end/episode_length"] == again["end/episode_length"]
     assert 5 <= once["end/episode_length"]["mean"] <= 12
+
+
+def test_settings_meet_each_other_here_too(folder):
+    path, _ = folder
+    lengths = []
+
+    def pay(measures):
+        lengths.append(measures["end/episode_length"])
+        return float(np.mean(lengths[-1])), -1.0
+
+    worth = tuning.round_robin(pay)([path, path], 2)
+    assert len(lengths) == 4
+    assert all(len(each) == 2 and np.array_equal(each, lengths[0]) for each in lengths)
+    np.testing.assert_allclose(worth, np.full((2, 1), (np.mean(lengths[0]) - 1.0) / 2))
