@@ -30,6 +30,8 @@ TWO_MODELS = ROUND | NO_PRIOR | {"method.explore_scope": "episode"}
 """Control is paid by the round's model, Explore by the episode's."""
 WHOLE_TURN = {"method.explore_pay": "control"}
 """Explore is paid for all of Control's steps, not the scored ones alone."""
+BEST = turns(16, 8) | QUARTER | TWO_MODELS | WHOLE_TURN
+"""The best so far of those that keep the rooms that they have learned to visit."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "turns-32": {},
     "turns-32 minibatch-1024 no-prior": {"ppo.minibatch": 1024} | NO_PRIOR,
@@ -50,7 +52,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "turns-8 large two-models whole-turn": turns(8) | QUARTER | TWO_MODELS | WHOLE_TURN,
     "turns-16 large two-models whole-turn": turns(16) | QUARTER | TWO_MODELS | WHOLE_TURN,
     "turns-16/8 large two-models": turns(16, 8) | QUARTER | TWO_MODELS,
-    "turns-16/8 large two-models whole-turn": turns(16, 8) | QUARTER | TWO_MODELS | WHOLE_TURN,
+    "turns-16/8 large two-models whole-turn": BEST,
+    "turns-16/8 large two-models whole-turn gamma-0.995": BEST | {"method.gamma": 0.995},
+    "turns-16/8 large two-models whole-turn entropy-0.003": BEST | {"ppo.entropy_coef": 0.003},
+    "turns-16/8 large two-models whole-turn falling-rate": BEST | {"ppo.lr_end_steps": STEPS},
+    "turns-16/8 large two-models whole-turn lambda-0.98": BEST | {"ppo.gae_lambda": 0.98},
 }
 
 
