@@ -1,7 +1,7 @@
 """The verbs that measure speed, and agreement with MiniGrid."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
@@ -64,20 +64,10 @@ class BenchTrain:
 
     def run(self) -> None:
         from advsurprise.bench import train
-        from advsurprise.cli.resolve import resolve
         from advsurprise.learning import devices
 
         devices.see_cores()
-        result = train.run(
-            self.env,
-            methods=self.method.split(","),
-            bodies=self.bodies,
-            seeds=self.seeds,
-            updates=self.updates,
-            settings=self.settings,
-            resolve=resolve,
-            log=log,
-        )
+        result = train.run(self.env, **_updates(self))
         show(result, train.text, as_json=self.json)
 
 
@@ -105,19 +95,8 @@ class BenchHost:
 
     def run(self) -> None:
         from advsurprise.bench import hosts
-        from advsurprise.cli.resolve import resolve
 
-        result = hosts.run(
-            self.env,
-            methods=self.method.split(","),
-            bodies=self.bodies,
-            seeds=self.seeds,
-            updates=self.updates,
-            settings=self.settings,
-            with_peer=self.peer,
-            resolve=resolve,
-            log=log,
-        )
+        result = hosts.run(self.env, **_updates(self), with_peer=self.peer)
         show(result, hosts.text, as_json=self.json)
 
 
@@ -159,21 +138,19 @@ class BenchForeign:
 
     def run(self) -> None:
         from advsurprise.bench import foreign
-        from advsurprise.cli.resolve import resolve
         from advsurprise.learning import devices
 
         devices.see_cores()
-        result = foreign.run(
-            self.env,
-            methods=self.method.split(","),
-            bodies=self.bodies,
-            seeds=self.seeds,
-            updates=self.updates,
-            settings=self.settings,
-            resolve=resolve,
-            log=log,
-        )
+        result = foreign.run(self.env, **_updates(self))
         show(result, foreign.text, as_json=self.json)
+
+
+def _updates(bench: BenchTrain | BenchHost | BenchForeign) -> dict[str, Any]:
+    """What is timed of training, for the functions that time it."""
+    from advsurprise.cli.resolve import resolve
+
+    asked = {name: getattr(bench, name) for name in ("bodies", "seeds", "updates", "settings")}
+    return asked | {"methods": bench.method.split(","), "resolve": resolve, "log": log}
 
 
 @dataclass(frozen=True)
