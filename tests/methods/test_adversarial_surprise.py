@@ -119,6 +119,8 @@ class Algorithm1:
         self.turns_done += 1
         if self.method.scope == "round" and self.turns_done % 2 == 0:
             self.buffer = []
+        if self.turns_done == 2 * self.method.rounds:
+            self.begin()
 
 
 def _reference(method, played, body, kind="classes"):
@@ -128,7 +130,7 @@ def _reference(method, played, body, kind="classes"):
     for o, over in zip(played.led_to[:, body].astype(np.float64), played.ended[:, body], strict=True):
         buffers.append(algorithm.buffer)
         rows.append(algorithm.step(o))
-        if over:
+        if over and not method.rounds:
             algorithm.begin()
     role, scored, log_prob = zip(*rows, strict=True)
     return np.array(role), np.array(scored), np.array(log_prob), buffers
@@ -264,9 +266,31 @@ def test_real_observations_are_scored_by_a_gaussian():
     _compare(REAL, scope="episode", fit_on="scored", first="explore", **FIELDS[0])
 
 
+@pytest.mark.parametrize(
+    ("scope", "first", "rounds"), [("episode", "explore", 2), ("round", "control", 1), ("lifetime", "explore", 3)]
+)
+def test_a_game_can_outlast_the_worlds_episodes(scope, first, rounds):
+    _compare(SPEC, scope=scope, fit_on="scored", first=first, rounds=rounds, **FIELDS[1])
+
+
+def test_a_game_of_two_models_can_outlast_the_worlds_episodes():
+    fields = {"fit_on": "scored", "first": "explore", "pay_prior": False, "rounds": 2, **FIELDS[1]}
+    _compare(SPEC, scope="round", explore_scope="episode", **fields)
+
+
+def _game_ends(method, played):
+    """Where a game ends, and where rewards are cut off: with the episode, or after so many rounds and nowhere."""
+    if not method.rounds:
+        return played.ended, played.ended
+    length = method.rounds * (method.k_explore + method.k_control)
+    clock = np.arange(1, STEPS + 1)[:, None]
+    return np.broadcast_to(clock % length == 0, played.ended.shape), np.zeros_like(played.ended)
+
+
 def _compare(spec, *, lengths, **fields):
     method = AdversarialSurprise(spec, **fields)
     played = _play(lengths, spec=spec)
+    over, cut = _game_ends(method, played)
     references = [_reference(method, played, body, spec.observation_kind) for body in range(BODIES)]
     rollout, _, _ = _library(method, played)
     roles, scored, log_prob = (_bodies([reference[i] for reference in references]) for i in range(3))
@@ -277,7 +301,7 @@ def _compare(spec, *, lengths, **fields):
         alone = AdversarialSurprise(spec, **fields | others | ({"quiet": 0.0} if every else {}))
         shown = _bodies([_reference(alone, played, body, spec.observation_kind)[2] for body in range(BODIES)])
         assert not np.allclose(shown, log_prob)
-    returns = _bodies([_returns(log_prob[:, b], played.ended[:, b], method.gamma) for b in range(BODIES)])
+    returns = _bodies([_returns(log_prob[:, b], over[:, b], method.gamma) for b in range(BODIES)])
     assert (np.asarray(rollout.decision.role) == (roles == "control")).all()
     assert (np.asarray(rollout.signal.scored) == scored).all()
     np.testing.assert_allclose(rollout.signal.log_prob, log_prob, rtol=1e-5, atol=1e-5)
@@ -289,15 +313,15 @@ def _compare(spec, *, lengths, **fields):
         learnt, scores = method.score(learnt, _part(rollout, begin, end))
         scale = _scale(returns[:end])
         now = slice(begin, end)
-        pay = _bodies([_explore_pay(roles[now, b], shown[now, b], played.ended[now, b]) for b in range(BODIES)])
+        pay = _bodies([_explore_pay(roles[now, b], shown[now, b], cut[now, b]) for b in range(BODIES)])
         np.testing.assert_allclose(scores["control"].reward[..., 0], log_prob[now] * scale, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(scores["explore"].reward[..., 0], pay * scale, rtol=1e-5, atol=1e-5)
-        settled = _bodies([_settled(roles[begin:, b], played.ended[begin:, b], end - begin) for b in range(BODIES)])
+        settled = _bodies([_settled(roles[begin:, b], cut[begin:, b], end - begin) for b in range(BODIES)])
         is_explore = roles[now] == "explore"
         assert (np.asarray(scores["explore"].settled)[is_explore] == settled[is_explore]).all()
         for score in scores.values():
-            terminated = played.ended[now] & ~played.truncated[now]
-            assert (np.asarray(score.cut[..., 0]) == played.ended[now]).all()
+            terminated = cut[now] & ~played.truncated[now]
+            assert (np.asarray(score.cut[..., 0]) == cut[now]).all()
             np.testing.assert_array_equal(score.discount[..., 0], np.float32(np.where(terminated, 0, method.gamma)))
             assert not np.any(score.bonus)
             assert not np.any(score.target_shift)
@@ -372,6 +396,17 @@ def test_time_is_a_share_of_the_episode_where_its_length_is_fixed():
     assert np.array_equal(memory.time[:40, 0], np.tile(np.arange(20), 2))
 
 
+def test_time_is_a_share_of_a_game_that_outlasts_episodes():
+    method = AdversarialSurprise(SPEC._replace(max_steps=9), k_explore=3, k_control=4, rounds=2)
+    played = _play((9,))
+    _, _, view = _library(method, played)
+    np.testing.assert_allclose(view.time[:, 0], np.arange(STEPS) % 14 / 14, rtol=1e-6)
+    # What is shown is the new episode's: its first observation, three times, and nothing of the last one.
+    assert np.array_equal(view.frames[9, 0], [played.shown[8, 0]] * 4)
+    assert method.schedule(jnp.int32(0)) is None
+    assert method.lookback(9) == 7
+
+
 @pytest.mark.parametrize(
     ("world", "first", "turns"),
     [
@@ -415,6 +450,7 @@ def test_how_much_of_a_turn_is_scored(quiet, k_control, scored):
         ({"k_control": -3}, "k_explore and k_control must be at least 1, or 0 for the world's"),
         ({"quiet": 1.0}, "quiet must be at least 0 and below 1, not 1.0"),
         ({"quiet": -0.1}, "quiet must be at least 0 and below 1, not -0.1"),
+        ({"rounds": -1}, "rounds must be at least 1, or 0 for the episode's, not -1"),
         ({"stack": 0}, "stack must be at least 1, not 0"),
         ({"gamma": 1.0}, "gamma must be at least 0 and below 1, not 1.0"),
     ],
@@ -455,17 +491,21 @@ def test_episodes_too_short_for_the_game_are_refused(first, least):
 @pytest.mark.parametrize(
     "lengths", [(11, 5, 13), *(pytest.param(each, marks=pytest.mark.long) for each in ((7,), (40,)))]
 )
-@pytest.mark.parametrize("first", ["explore", "control"])
+@pytest.mark.parametrize(
+    ("first", "rounds"),
+    [("explore", 0), ("control", 0), ("explore", 2), pytest.param("control", 2, marks=pytest.mark.long)],
+)
 @pytest.mark.slow
-def test_every_step_is_learned_from_once_and_explore_for_the_whole_control_turn(first, lengths):
+def test_every_step_is_learned_from_once_and_explore_for_the_whole_control_turn(first, rounds, lengths):
     # One long stretch of play, cut into rollouts of lengths that have nothing to do with turns or episodes.
-    method = AdversarialSurprise(SPEC, first=first, k_explore=3, k_control=5, quiet=0.2)
+    method = AdversarialSurprise(SPEC, first=first, k_explore=3, k_control=5, quiet=0.2, rounds=rounds)
     played = _play((28, 9, 17))
+    _, cut = _game_ends(method, played)
     rollout, _, _ = _library(method, played)
     roles = np.where(np.asarray(rollout.decision.role) == 1, "control", "explore")
     log_prob = np.asarray(rollout.signal.log_prob)
     pay = {
-        "explore": _bodies([_explore_pay(roles[:, b], log_prob[:, b], played.ended[:, b]) for b in range(BODIES)]),
+        "explore": _bodies([_explore_pay(roles[:, b], log_prob[:, b], cut[:, b]) for b in range(BODIES)]),
         "control": log_prob,
     }
     tail = blank_tail(_part(rollout, 0, method.lookback(7)))

@@ -112,7 +112,7 @@ def play(world: RoomWorld, methods: Methods, explore: Explore, control: Behaviou
     start, turn, _ = _programs()
     state, memories = start(world, methods, keys)
     method, time, parts = methods[0], 0, []
-    roles = method.schedule(np.arange(world.max_steps))
+    roles = method.role_at(np.arange(world.max_steps))
     while time < world.max_steps:
         length = method.control_steps if roles[time] == CONTROL else method.explore_steps
         length = min(length, world.max_steps - time)

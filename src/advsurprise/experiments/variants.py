@@ -1,18 +1,20 @@
-"""Variants of Adversarial Surprise in rooms/four, on seeds that no figure uses: which explores *and* stills?
+"""Variants of Adversarial Surprise, on seeds that no figure uses. In rooms/four: which explores *and* stills? In Doom's
+Take Cover: which learns at all?
 
 python -m advsurprise.experiments.variants --out runs/variants --workers 6    # writes OUT/variants.csv
+python -m advsurprise.experiments.variants --family doom --out runs/doom-variants --workers 3 --env-workers 5
 """
 
 import dataclasses
 import pathlib
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from advsurprise.errors import UserError, nearest
 from advsurprise.evaluation.provenance import setting
 from advsurprise.experiments.cells import binned
-from advsurprise.experiments.figure import Arm, as_csv
+from advsurprise.experiments.figure import Arm, Batch, as_csv
 from advsurprise.experiments.runs import say, script, train_all, training
-from advsurprise.experiments.settings import FOUR, turns
+from advsurprise.experiments.settings import FOUR, GAME_BATCH, turns
 from advsurprise.training import files
 from advsurprise.training.folder import METRICS
 from advsurprise.training.jobs import Job
@@ -21,7 +23,8 @@ from advsurprise.training.metrics import read_rows
 SEEDS = (100, 101, 102)
 STEPS = 20_000_000
 BINS = 32
-COLUMNS = ("end/rooms_episode", "end/stilled", "mean/stilled", "end/rooms_life", "scored_surprise")
+ROOM_COLUMNS = ("end/rooms_episode", "end/stilled", "mean/stilled", "end/rooms_life", "scored_surprise")
+GAME_COLUMNS = ("game/score", "end/episode_length", "scored_surprise", "common_surprise", "explore/entropy")
 QUARTER = {"bodies": 256, "ppo.minibatch": 2048, "ppo.lr": 1e-3}
 """Four times the samples of the authors' batch, in as many minibatches."""
 NO_PRIOR = {"method.pay_prior": False}
@@ -60,37 +63,77 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
+OUTLASTS = {"method.rounds": 4}
+"""The game goes on when the body dies."""
+DOOM_VARIANTS: dict[str, dict[str, Any]] = {
+    "turns-64/128": {},
+    "turns-16": turns(16),
+    "turns-64/128 outlasts": OUTLASTS,
+    "turns-16 outlasts": turns(16) | OUTLASTS,
+    "turns-32 outlasts": turns(32) | OUTLASTS,
+    "turns-16 outlasts two-models": turns(16) | OUTLASTS | TWO_MODELS,
+}
+
+
+class Family(NamedTuple):
+    """Variants in one world."""
+
+    world: str
+    fields: dict[str, Any]
+    """The world's."""
+    variants: dict[str, dict[str, Any]]
+    columns: tuple[str, ...]
+    """What is kept of their curves."""
+    steps: int
+    """Environment steps of each seed."""
+    batch: Batch
+
+
+FAMILIES = {
+    "rooms": Family(*next(iter(FOUR.items())), VARIANTS, ROOM_COLUMNS, STEPS, Batch()),
+    "doom": Family("doom/take-cover", {}, DOOM_VARIANTS, GAME_COLUMNS, 1_000_000, GAME_BATCH),
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class Variants:
     """Trains every variant and keeps its curves."""
 
     out: pathlib.Path = pathlib.Path("runs/variants")
     """Where runs and results go."""
-    steps: int = STEPS
-    """Environment steps of each seed."""
+    family: Literal["rooms", "doom"] = "rooms"
+    """Which variants."""
+    steps: int | None = None
+    """Environment steps of each seed; None for the family's own."""
     workers: int = 1
     """Runs side by side."""
+    env_workers: int | None = None
+    """Worker processes of each run in a game; None for about one per core."""
     only: tuple[str, ...] = ()
     """Some of the variants; all if left out."""
+
+    @property
+    def of(self) -> Family:
+        """The variants."""
+        return FAMILIES[self.family]
 
 
 def compare(asked: Variants) -> None:
     """Trains what is not trained yet, and writes the curves of all that were begun."""
+    there = asked.of.variants
     for name in asked.only:
-        if name not in VARIANTS:
-            raise UserError(f"unknown variant {nearest(name, VARIANTS)}")
+        if name not in there:
+            raise UserError(f"unknown variant {nearest(name, there)}")
     files.make_folder(asked.out)
     try:
-        train_all(
-            [_job(asked, name) for name in asked.only or VARIANTS], workers=asked.workers, folder=asked.out, log=say
-        )
+        train_all([_job(asked, name) for name in asked.only or there], workers=asked.workers, folder=asked.out, log=say)
     finally:
-        begun = [name for name in VARIANTS if (_folder(asked, name) / METRICS).exists()]
+        begun = [name for name in there if (_folder(asked, name) / METRICS).exists()]
         files.write(asked.out / "variants.csv", as_csv([row for name in begun for row in _rows(asked, name)]))
 
 
 def words(name: str) -> str:
-    """What is different about a variant, as --set takes it."""
+    """What is different about a variant in rooms/four, as --set takes it."""
     return " ".join(f"{field}={setting(value)}" for field, value in VARIANTS[name].items()) or "defaults"
 
 
@@ -99,14 +142,15 @@ def _folder(asked: Variants, name: str) -> pathlib.Path:
 
 
 def _job(asked: Variants, name: str) -> Job:
-    [(world, fields)] = FOUR.items()
-    arm = Arm(name, "adversarial-surprise", VARIANTS[name])
-    return training(world, fields, arm, seeds=SEEDS, steps=asked.steps, folder=_folder(asked, name))
+    family, folder = asked.of, _folder(asked, name)
+    fields = family.fields | ({} if asked.env_workers is None else {"workers": asked.env_workers})
+    arm, steps = Arm(name, "adversarial-surprise", family.variants[name]), asked.steps or family.steps
+    return training(family.world, fields, arm, seeds=SEEDS, steps=steps, folder=folder, batch=family.batch)
 
 
 def _rows(asked: Variants, name: str) -> list[dict[str, Any]]:
-    whose = {"world": next(iter(FOUR)), "arm": name}
-    return [whose | row for row in binned(read_rows(_folder(asked, name) / METRICS), COLUMNS, BINS)]
+    whose = {"world": asked.of.world, "arm": name}
+    return [whose | row for row in binned(read_rows(_folder(asked, name) / METRICS), asked.of.columns, BINS)]
 
 
 if __name__ == "__main__":

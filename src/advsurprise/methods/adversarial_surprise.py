@@ -27,6 +27,7 @@ from advsurprise.methods.base import (
     density_features,
     density_for,
     ended,
+    endless_score,
     first_frames,
     first_small,
     mean_where,
@@ -83,6 +84,10 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     pay_prior: bool = eqx.field(static=True, default=True)
     """Whether a step scored by an empty model is paid. Of classes its log-probability is the same whatever is seen:
     leaving it out takes a large constant from both returns and changes no preference."""
+    rounds: int = eqx.field(static=True, default=0)
+    """Rounds of a game that outlasts the body: where the world's episode ends within it, the next one begins in the
+    same turn, the model is kept, and rewards are not cut off (elsewhere called a soft reset). 0: the game ends with the
+    episode."""
     stack: int = eqx.field(static=True, default=4)
     """Observations the policies see at once."""
     gamma: float = eqx.field(static=True, default=0.99)
@@ -99,6 +104,7 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
                 "k_explore and k_control must be at least 1, or 0 for the world's",
             ),
             (0 <= self.quiet < 1, f"quiet must be at least 0 and below 1, not {self.quiet}"),
+            (self.rounds >= 0, f"rounds must be at least 1, or 0 for the episode's, not {self.rounds}"),
             (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
             (0 <= self.gamma < 1, f"gamma must be at least 0 and below 1, not {self.gamma}"),
             (self.min_std >= 0, f"min_std must not be negative, not {self.min_std}"),
@@ -117,7 +123,7 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
             (self.fit_on in fits, f"fit_on must be scored, control or all, not {self.fit_on!r}"),
         ]
         check(rules, subject="adversarial-surprise")
-        long_enough = not 0 < self.spec.max_steps < self._least_steps
+        long_enough = self.rounds > 0 or not 0 < self.spec.max_steps < self._least_steps
         sentence = (
             f"episodes of {self.spec.max_steps} steps end before both roles have acted and a step is scored; that "
             f"takes {self._least_steps}: make k_explore, k_control or quiet smaller"
@@ -133,22 +139,24 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
         return RunningMoments.start()
 
     def start(self, timestep: TimeStep, before: DensityMemory | None = None) -> DensityMemory:
-        """θ is emptied with the episode, unless its scope is a lifetime."""
+        """θ is emptied with the episode, unless its scope is a lifetime or the game goes on."""
         stats = self.density.init(self.spec.modelled_shape)
+        own = stats if self._two_models else None
+        frames, small = first_frames(timestep.obs, self.stack), first_small(self.spec, timestep.obs)
+        if self.rounds and before is not None:
+            return dataclasses.replace(before, frames=frames, small=small)
         if self.scope == "lifetime" and before is not None:
             stats = before.stats
-        frames, small = first_frames(timestep.obs, self.stack), first_small(self.spec, timestep.obs)
-        return DensityMemory(frames, stats, jnp.int32(0), jnp.float32(0), small, stats if self._two_models else None)
+        return DensityMemory(frames, stats, jnp.int32(0), jnp.float32(0), small, own)
 
     def turn(self, memory: DensityMemory) -> Int[Array, ""]:
-        return self.schedule(memory.time)
+        return self.role_at(memory.time)
 
     def see(self, memory: DensityMemory) -> View:
-        """The last observations, every θ, and the time: in the episode where its length is fixed, else in the round."""
-        if self.spec.max_steps:
-            time = memory.time.astype(jnp.float32) / self.spec.max_steps
-        else:
-            time = (memory.time % self.round_length).astype(jnp.float32) / self.round_length
+        """The last observations, every θ, and the time: in the game where its length is fixed, else in the round."""
+        length = self.rounds * self.round_length or self.spec.max_steps
+        time = memory.time if length else memory.time % self.round_length
+        time = time.astype(jnp.float32) / (length or self.round_length)
         models = [memory.stats, *([memory.episode_stats] if self._two_models else [])]
         features = [density_features(self.spec, self.density, stats) for stats in models]
         return View(memory.frames, jnp.concatenate(features, axis=-1), time)
@@ -158,7 +166,7 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     ) -> tuple[DensityMemory, Signal]:
         """Scores the new observation on the last part of a Control turn, then adds it to θ."""
         obs = timestep.final_obs
-        is_control = self.schedule(memory.time) == CONTROL
+        is_control = self.role_at(memory.time) == CONTROL
         scored = is_control & (self._step_of_control_turn(memory.time) >= self._quiet_steps)
         small = push_small(self.spec, memory.small, obs)
         seen = modelled(self.spec, small, obs)
@@ -180,7 +188,21 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
             episode_stats = added(memory.episode_stats, enters | counts)
         discounted = self.gamma * memory.discounted + reward
         memory = DensityMemory(push(memory.frames, obs), stats, time, discounted, small, episode_stats)
-        return memory, Signal(reward, scored, discounted, -log_prob, explore)
+        return self._next_game(memory), Signal(reward, scored, discounted, -log_prob, explore)
+
+    def _next_game(self, memory: DensityMemory) -> DensityMemory:
+        """After the last of a game's rounds the clock and the models begin anew; without rounds, with the episode."""
+        if not self.rounds:
+            return memory
+        emptied = self.density.init(self.spec.modelled_shape)
+        anew = dataclasses.replace(
+            memory,
+            stats=memory.stats if self.scope == "lifetime" else emptied,
+            time=jnp.int32(0),
+            discounted=jnp.float32(0),
+            episode_stats=emptied if self._two_models else None,
+        )
+        return tree.select(memory.time == self.rounds * self.round_length, anew, memory)
 
     def _paid(self, stats: Any, log_prob: Float[Array, ""], scored: Bool[Array, ""]) -> Float[Array, ""]:
         """What a step is paid under a model."""
@@ -193,14 +215,24 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
         learnt = update_moments(learnt, signal.discounted[rollout.old :].reshape(-1))
         control = signal.log_prob * scale(learnt)
         shown = signal.log_prob if signal.explore_log_prob is None else signal.explore_log_prob
-        explore = explore_reward(shown * scale(learnt), rollout.decision.role == CONTROL, ended(rollout))
-        settled = explore_settled(rollout.decision.role, rollout.next_role, ended(rollout))
+        cut = jnp.zeros_like(rollout.terminated) if self.rounds else ended(rollout)
+        explore = explore_reward(shown * scale(learnt), rollout.decision.role == CONTROL, cut)
+        settled = explore_settled(rollout.decision.role, rollout.next_role, cut)
         return learnt, {
-            "explore": dataclasses.replace(plain_score(rollout, explore, self.gamma), settled=settled),
-            "control": plain_score(rollout, control, self.gamma),
+            "explore": dataclasses.replace(self._stream(rollout, explore), settled=settled),
+            "control": self._stream(rollout, control),
         }
 
-    def schedule(self, time: Times) -> Times:
+    def _stream(self, rollout: Rollout, reward: Float[Array, "T B"]) -> Score:
+        """Rewards that end with the episode, or go on through its end and that of the game."""
+        return endless_score(reward, self.gamma) if self.rounds else plain_score(rollout, reward, self.gamma)
+
+    def schedule(self, time: Times) -> Times | None:
+        """Unknown where the game does not begin with the episode."""
+        return None if self.rounds else self.role_at(time)
+
+    def role_at(self, time: Times) -> Times:
+        """Which role moves at a step of the game."""
         step = time % self.round_length
         controls = step < self.control_steps if self._control_begins else step >= self.explore_steps
         return controls.astype("int32")
@@ -208,7 +240,7 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     def lookback(self, length: int) -> int:
         """A round, unless rollouts are whole episodes: Explore's pay is known when the Control turn after its own is
         over."""
-        whole = self.spec.max_steps and length % self.spec.max_steps == 0
+        whole = not self.rounds and self.spec.max_steps and length % self.spec.max_steps == 0
         return 0 if whole else self.round_length
 
     @property

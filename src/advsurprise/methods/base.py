@@ -300,6 +300,11 @@ def final_score(reward: Float[Array, "T B"], ends: Bool[Array, "T B"], gamma: fl
     return one_stream(reward, jnp.where(ends, 0.0, gamma), ends)
 
 
+def endless_score(reward: Float[Array, "T B"], gamma: float) -> Score:
+    """One stream that does not end with episodes."""
+    return one_stream(reward, jnp.full(reward.shape, gamma), jnp.zeros(reward.shape, bool))
+
+
 def one_stream(reward: Float[Array, "T B"], discount: Float[Array, "T B"], cut: Bool[Array, "T B"]) -> Score:
     """A single stream, nothing added to the advantage or the target."""
     nothing = jnp.zeros_like(reward)

@@ -21,7 +21,7 @@ from advsurprise.learning.fit import FitResult, FitTask, StaticRows
 from advsurprise.learning.images import numbers
 from advsurprise.learning.networks import Dense, Layers, blank_view, image_layers, make_torso
 from advsurprise.learning.stats import RunningMoments, discounted_return, scale, update_moments
-from advsurprise.methods.base import AbstractMethod, Clock, first_clock, one_stream, plain_score, plain_view, tick
+from advsurprise.methods.base import AbstractMethod, Clock, endless_score, first_clock, plain_score, plain_view, tick
 from advsurprise.types import EnvSpec, Measured, Rollout, Score, TimeStep, View
 
 INPUT_EPS = 1e-6
@@ -310,11 +310,6 @@ def predictor_loss(
     counts and `x` what gives the rows' observations."""
     missed = jnp.mean((predictor(x(rows)) - aim[rows]) ** 2, axis=-1)
     return jnp.sum(missed * weight) / jnp.maximum(jnp.sum(weight), 1.0), {}
-
-
-def endless_score(reward: Float[Array, "T B"], gamma: float) -> Score:
-    """One stream that does not end with episodes."""
-    return one_stream(reward, jnp.full(reward.shape, gamma), jnp.zeros(reward.shape, bool))
 
 
 def side_by_side(parts: list[Score]) -> Score:
