@@ -17,7 +17,8 @@ pytestmark = pytest.mark.slow
 
 SEED, BODIES = 7, 3
 ENV = envs.make("rooms/switch", grid=11, max_side=5, max_steps=12)
-METHOD = methods.make("adversarial-surprise", ENV.spec, k_explore=3, k_control=3, stack=2)
+TWO_MODELS = {"scope": "round", "explore_scope": "episode"}
+METHOD = methods.make("adversarial-surprise", ENV.spec, k_explore=3, k_control=3, stack=2, **TWO_MODELS)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,9 @@ def test_steps_are_those_of_the_collector(episodes, rollout):
             np.testing.assert_allclose(getattr(episode, name), getattr(rollout.decision, name)[:, body], rtol=1e-4)
         assert episode.obs.shape == (13, 7, 7)
         np.testing.assert_array_equal(episode.obs[:12], rollout.views.newest[:, body])
-        np.testing.assert_allclose(episode.features, rollout.views.features[:, body], atol=1e-6)
+        # Policies see both models, a person is shown Control's.
+        control, _ = np.split(np.asarray(rollout.views.features[:, body]), 2, axis=-1)
+        np.testing.assert_allclose(episode.features, control, atol=1e-6)
         for name in ENV.spec.info:
             # A measure of the world is that of the state a step led to; here it is that of the state itself.
             np.testing.assert_allclose(episode.measures[name][1:], rollout.info[name][:, body])
