@@ -3,7 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help quickstart check test test-ray long lint format requirements clean
+# What Python has compiled of the sources is kept, also where it is told not to: the tests are several processes, which
+# start others.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: help quickstart check test test-ray long lint style types tests format requirements clean
 
 help:
 	@echo "make quickstart    train for about a minute, evaluate, write a replay beside a trained agent"
@@ -32,8 +36,12 @@ check: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 check: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q -m "not slow and not long and not ray"
 
+# Types are checked while the tests run: each alone leaves a core idle for a while.
+test: style
+	$(MAKE) --no-print-directory --jobs 2 types tests
+
 # Three processes for two cores: tests that wait for others leave room.
-test: lint
+tests: $(STAMP)
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 15 -m "not long and not ray"
 
 # Apart from the others: it starts some ten processes, and waits more than it computes.
@@ -44,9 +52,13 @@ test-ray: $(STAMP)
 long: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 15 -m long
 
-lint: $(STAMP)
+lint: style types
+
+style: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(STAMP)
 	$(BIN)/pyright
 
 format: $(STAMP)

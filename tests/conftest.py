@@ -24,6 +24,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 
 import functools
 import gc
+import importlib
 import itertools
 import pathlib
 
@@ -37,6 +38,9 @@ gc.freeze()
 gc.set_threshold(50_000, 20, 20)
 # All programs are written in one context: it takes longer to make one than to write most programs of tests.
 mlir.make_ir_context = functools.cache(mlir.make_ir_context)
+# Imported before the first module whose types are checked: what such a module imports is compiled from source again.
+for name in ("beartype.vale", "equinox", "gymnasium.vector", "hypothesis", "matplotlib.pyplot", "optax", "scipy.stats"):
+    importlib.import_module(name)
 MANY_MAPS = 20_000
 """Memory maps above which compiled programs are dropped."""
 
