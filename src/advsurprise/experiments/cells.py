@@ -15,14 +15,18 @@ from advsurprise.evaluation.statistics import estimate
 def read_csv(path: pathlib.Path) -> list[dict[str, Any]]:
     """Rows of a CSV file, numbers as numbers."""
     with open(path, newline="") as file:
-        return [{name: _value(text) for name, text in row.items()} for row in csv.DictReader(file)]
+        return [_numbers(row) for row in csv.DictReader(file)]
 
 
-def _value(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
+def _numbers(row: dict[str, str]) -> dict[str, Any]:
+    """A row with numbers in place of texts that are some."""
+    values: dict[str, Any] = dict(row)
+    for name, text in row.items():
+        try:
+            values[name] = float(text)
+        except ValueError:
+            continue
+    return values
 
 
 def seed_means(rows: Iterable[dict[str, Any]], column: str, first: float, last: float) -> list[float]:

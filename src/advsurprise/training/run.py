@@ -86,7 +86,7 @@ def train(
     """
     prepared = prepare(cfg, folder, fresh=fresh, log=log, progress=progress, trackers=trackers, loop=loop)
     with prepared as run, stop_signals() as stop:
-        state, done, last = run.state, run.done, {}
+        state, done, values = run.state, run.done, {}
         while done < cfg.updates and not stop:
             begun = time.perf_counter()
             with memory.refuse_overflow(cfg, run.loop):
@@ -100,10 +100,10 @@ def train(
             check_finite(rows, folder)
             for row in rows:
                 run.sink.write(row)
-            last = {name: float(np.mean(value)) for name, value in values.items()}
             if done % cfg.save_every == 0 or done == cfg.updates or stop:
                 save(folder, cfg, done, run.loop.saved(state))
     steps = done * cfg.steps_per_update
+    last = {name: float(np.mean(value)) for name, value in values.items()}
     if last:
         write_card(cfg, folder, steps, last)
     return RunResult(folder, state, steps, last, done >= cfg.updates, stop[0] if stop else 0)
