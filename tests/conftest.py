@@ -41,7 +41,7 @@ mlir.make_ir_context = functools.cache(mlir.make_ir_context)
 # Imported before the first module whose types are checked: what such a module imports is compiled from source again.
 for name in ("beartype.vale", "equinox", "gymnasium.vector", "hypothesis", "matplotlib.pyplot", "optax", "scipy.stats"):
     importlib.import_module(name)
-MANY_MAPS = 20_000
+MANY_MAPS = 40_000
 """Memory maps above which compiled programs are dropped."""
 
 

@@ -2,6 +2,7 @@
 and a run that was killed goes on to the bit."""
 
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -105,24 +106,27 @@ def _config(env: str, method: str) -> RunConfig:
     )
 
 
-LOOPS: dict[tuple[str, str], Hosted] = {}
-
-
 @pytest.fixture(scope="module", autouse=True)
 def closed():
     """Worlds are closed with the module."""
     yield
-    for loop in LOOPS.values():
-        loop.close()
-    LOOPS.clear()
+    for world in OPEN.values():
+        world.close()
+    OPEN.clear()
+    _loop.cache_clear()
 
 
+OPEN: dict[tuple[str, tuple[int, ...]], Changed] = {}
+
+
+@functools.cache
 def _loop(env: str, method: str) -> Hosted:
-    """The one compiled loop of a method in a world; `run.train` begins its world anew."""
-    if (env, method) not in LOOPS:
-        cfg = _config(env, method)
-        LOOPS[env, method] = Hosted(cfg, Changed(open_world(cfg)))
-    return LOOPS[env, method]
+    """The one compiled loop of a method in a world, which all methods with as many seeds share: `init` and `run.train`
+    begin it anew."""
+    cfg = _config(env, method)
+    if (env, cfg.seeds) not in OPEN:
+        OPEN[env, cfg.seeds] = Changed(open_world(cfg))
+    return Hosted(cfg, OPEN[env, cfg.seeds])
 
 
 @pytest.mark.parametrize(("env", "method"), PAIRS)
