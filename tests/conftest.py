@@ -27,9 +27,11 @@ import gc
 import importlib
 import itertools
 import pathlib
+import zlib
 
 import jax
 import pytest
+from jax._src import compilation_cache
 from jax._src.interpreters import mlir
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -38,6 +40,9 @@ gc.freeze()
 gc.set_threshold(50_000, 20, 20)
 # All programs are written in one context: it takes longer to make one than to write most programs of tests.
 mlir.make_ir_context = functools.cache(mlir.make_ir_context)
+# Few of the programs kept are read again: they are compressed quickly.
+if compilation_cache.zstd is None and compilation_cache.zstandard is None:
+    compilation_cache.compress_executable = functools.partial(zlib.compress, level=1)
 # Imported before the first module whose types are checked: what such a module imports is compiled from source again.
 for name in ("beartype.vale", "equinox", "gymnasium.vector", "hypothesis", "matplotlib.pyplot", "optax", "scipy.stats"):
     importlib.import_module(name)

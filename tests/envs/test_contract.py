@@ -43,9 +43,14 @@ def _actions(env, key):
     return jax.random.randint(key, (2 * env.spec.max_steps + 1,), 0, env.spec.num_actions)
 
 
-@functools.partial(jax.jit, static_argnums=0)
 def _play(env, key, actions):
-    """Timesteps and states of one body, axes [time, …]; time 0 is the reset."""
+    """Timesteps and states of one body as numpy, axes [time, …]; time 0 is the reset."""
+    return jax.tree.map(np.asarray, _program(env, key, actions))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _program(env, key, actions):
+    """What `_play` gives, still on the device; also for batches."""
     reset_key, step_key = jax.random.split(key)
     state, first = env.reset(key=reset_key)
 
@@ -141,7 +146,8 @@ def test_every_step_uses_its_action(env, getkey):
 def test_bodies_in_a_batch_are_bodies_alone(env, getkey):
     keys = jax.random.split(getkey(), BODIES)
     actions = jnp.stack([_actions(env, getkey()) for _ in keys])
-    together = jax.vmap(lambda key, actions: _play(env, key, actions))(keys, actions)
+    together = jax.vmap(lambda key, actions: _program(env, key, actions))(keys, actions)
+    together = jax.tree.map(np.asarray, together)
     alone = [_play(env, key, each) for key, each in zip(keys, actions, strict=True)]
     for body in range(BODIES):
         assert _equal(jax.tree.map(lambda leaf, body=body: leaf[body], together), alone[body])
@@ -218,7 +224,7 @@ def test_only_the_bodies_that_ended_begin_anew():
     keys = jax.random.split(jax.random.key(0), shape)
     actions = jnp.zeros(30, jnp.int32)
     # Two nested batches, as bodies within seeds.
-    states, played = jax.vmap(jax.vmap(lambda key: _play(env, key, actions)))(keys)
+    states, played = jax.vmap(jax.vmap(lambda key: _program(env, key, actions)))(keys)
     left = np.asarray(states.left)
     ended = np.asarray(played.terminated)
     assert 0 < ended[..., 1:].mean() < 1
