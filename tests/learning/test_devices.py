@@ -86,13 +86,14 @@ def _task(seed: int, width: int, epochs: int) -> FitTask:
     """Least squares of some width, so that tasks differ in shape and in number of steps."""
     x = jnp.asarray(np.random.default_rng(seed).normal(size=(24, width)), jnp.float32)
 
-    def loss(slope, rows, weight):
+    def loss(slope, data, rows, weight):
         return jnp.mean((x[rows] @ slope - 1) ** 2 * weight), {f"end {width}": slope[0]}
 
     optimiser, slope = optax.adam(0.1), jnp.zeros(width)
     return FitTask(
         params=slope,
         opt_state=optimiser.init(slope),
+        data=None,
         loss=loss,
         optimiser=optimiser,
         rows=StaticRows(24),

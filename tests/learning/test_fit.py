@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 
+from advsurprise.learning import fit as fit_module
 from advsurprise.learning.fit import FitTask, MaskedRows, Rows, StaticRows, fit, named
 
 ROWS = 24
@@ -17,36 +18,53 @@ ALL = StaticRows(ROWS)
 def _counting(*, rows: Rows = ALL, **fields) -> FitTask:
     """A task whose parameters count how often each row came up with weight 1."""
 
-    def loss(counts, rows, weight):
+    def loss(counts, data, rows, weight):
         return -jnp.sum(counts[rows] * weight), {"weight": jnp.sum(weight)}
 
     optimiser = optax.sgd(1.0)
     counts = jnp.zeros(ROWS)
     settings = {"epochs": 3, "minibatch": 4, "key": jax.random.key(0)} | fields
     return FitTask(
-        params=counts, opt_state=optimiser.init(counts), loss=loss, optimiser=optimiser, rows=rows, **settings
+        params=counts,
+        opt_state=optimiser.init(counts),
+        data=None,
+        loss=loss,
+        optimiser=optimiser,
+        rows=rows,
+        **settings,
     )
+
+
+def _squares(slope, data, rows, weight):
+    x, y = data
+    return jnp.mean((slope * x[rows] - y[rows]) ** 2 * weight), {"slope": slope}
+
+
+ADAM = optax.adam(0.1)
+SHARED = jnp.asarray(np.random.default_rng(9).normal(size=ROWS), jnp.float32)
 
 
 def _regression(seed: int, *, epochs: int = 3) -> FitTask:
     """Least squares, where the path depends on the order of minibatches."""
-    x, y = jnp.asarray(np.random.default_rng(seed).normal(size=(2, ROWS)), jnp.float32)
-
-    def loss(slope, rows, weight):
-        return jnp.mean((slope * x[rows] - y[rows]) ** 2 * weight), {"slope": slope}
-
-    optimiser = optax.adam(0.1)
-    slope = jnp.float32(0)
+    y = jnp.asarray(np.random.default_rng(seed).normal(size=ROWS), jnp.float32)
     return FitTask(
-        params=slope,
-        opt_state=optimiser.init(slope),
-        loss=loss,
-        optimiser=optimiser,
+        params=jnp.float32(0),
+        opt_state=ADAM.init(jnp.float32(0)),
+        data=(SHARED, y),
+        loss=_squares,
+        optimiser=ADAM,
         rows=StaticRows(ROWS),
         epochs=epochs,
         minibatch=4,
         key=jax.random.key(seed),
     )
+
+
+@pytest.fixture(params=[False, True], ids=["side by side", "stacked"])
+def stacked(request, monkeypatch) -> bool:
+    """Whether tasks of one kind are computed as one, as on a GPU."""
+    monkeypatch.setattr(fit_module, "stacks", lambda: request.param)
+    return request.param
 
 
 def _loops(tasks: dict[str, FitTask]) -> int:
@@ -55,8 +73,9 @@ def _loops(tasks: dict[str, FitTask]) -> int:
     return sum(each.primitive.name in ("while", "scan") for each in jaxpr.eqns)
 
 
-def test_tasks_side_by_side_end_where_they_end_alone():
-    tasks = {"a": _regression(0), "b": _regression(1), "c": _regression(2)}
+def test_tasks_together_end_where_they_end_alone(stacked):
+    # One of another kind stands between two that can be stacked.
+    tasks = {"a": _regression(0), "other": _counting(minibatch=4, epochs=3), "b": _regression(1), "c": _regression(2)}
     together = fit(tasks)
     assert list(together) == list(tasks)
     ends = set()
@@ -64,8 +83,33 @@ def test_tasks_side_by_side_end_where_they_end_alone():
         alone = fit({name: task})[name]
         for ours, theirs in zip(*map(jax.tree.leaves, (together[name], alone)), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-6)
-        ends.add(float(alone[0]))
-    assert len(ends) == 3
+        ends.add(float(jnp.sum(alone[0])))
+    assert len(ends) == 4
+
+
+def _operations(tasks: dict[str, FitTask]) -> int:
+    """Operations of a step."""
+    (loop,) = [each for each in jax.make_jaxpr(lambda: fit(tasks))().eqns if each.primitive.name in ("while", "scan")]
+    return len(loop.params["jaxpr" if loop.primitive.name == "scan" else "body_jaxpr"].eqns)
+
+
+def test_stacked_tasks_cost_the_operations_of_one(stacked):
+    one, two = (_operations({str(seed): _regression(seed) for seed in range(number)}) for number in (1, 2))
+    assert (two < 1.3 * one) == stacked
+
+
+def test_what_stacked_tasks_share_is_not_copied(stacked):
+    jaxpr = jax.make_jaxpr(lambda: fit({str(seed): _regression(seed) for seed in range(2)}))()
+    shapes = [var.aval.shape for each in jaxpr.eqns for var in each.outvars]
+    assert shapes.count((2, ROWS)) == (1 if stacked else 0)
+
+
+def test_samples_that_are_drawn_with_a_key_are_not_stacked(monkeypatch):
+    monkeypatch.setattr(fit_module, "stacks", lambda: True)
+    keys = {str(seed): jax.random.key(seed) for seed in range(2)}
+    tasks = {name: dataclasses.replace(_regression(0), kept=0.5, key=key) for name, key in keys.items()}
+    for name, task in tasks.items():
+        np.testing.assert_allclose(fit(tasks)[name][0], fit({name: task})[name][0], rtol=1e-6)
 
 
 @pytest.mark.parametrize(("epochs", "loops"), [((3, 3), 1), ((3, 2), 2)])

@@ -11,6 +11,7 @@ import optax
 import pytest
 
 from advsurprise.config import PPOConfig
+from advsurprise.learning import fit as fit_module
 from advsurprise.learning import ppo
 from advsurprise.learning.fit import MaskedRows, StaticRows, fit
 from advsurprise.learning.networks import ActorCritic
@@ -156,6 +157,25 @@ def _update(network, batch, cfg, key, rows=None):
     mask = None if rows is None else MaskedRows(rows)
     task = ppo.fit_task(network, ppo.optimiser(cfg).init(network), batch, cfg, rows=mask, key=key)
     return fit({"agent": task})["agent"]
+
+
+def test_roles_that_share_a_view_are_fitted_alike_stacked_or_not(getkey, monkeypatch):
+    networks, batch, other, key = (_network(getkey()), _network(getkey())), _batch(getkey()), _batch(getkey()), getkey()
+    batches = (batch, dataclasses.replace(other, view=batch.view))
+
+    def update(networks, batches, keys):
+        tasks = {
+            str(role): ppo.fit_task(network, ppo.optimiser(CFG).init(network), batch, CFG, key=keys[role])
+            for role, (network, batch) in enumerate(zip(networks, batches, strict=True))
+        }
+        return list(fit(tasks).values())
+
+    results = []
+    for stacked in (False, True):
+        monkeypatch.setattr(fit_module, "stacks", lambda stacked=stacked: stacked)
+        results.append(jax.jit(lambda *args: update(*args))(networks, batches, jax.random.split(key)))
+    for ours, theirs in zip(*map(jax.tree.leaves, results), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=1e-6)
 
 
 @pytest.mark.slow

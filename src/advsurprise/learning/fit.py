@@ -1,7 +1,7 @@
 """Gradient steps on shuffled minibatches: the only such loop, for policies and for whatever else a method trains."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import jax
@@ -13,8 +13,8 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 from advsurprise.learning.devices import ONE_DEVICE, Devices
 
 Params = TypeVar("Params")
-Loss = Callable[[Any, Int[Array, " M"], Float[Array, " M"]], tuple[Float[Array, ""], dict[str, Array]]]
-"""(parameters, rows of the minibatch, their weights) -> (loss, metrics)."""
+Loss = Callable[[Any, Any, Int[Array, " M"], Float[Array, " M"]], tuple[Float[Array, ""], dict[str, Array]]]
+"""(parameters, data, rows of the minibatch, their weights) -> (loss, metrics)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +106,8 @@ class FitTask(Generic[Params]):
 
     params: Params
     opt_state: optax.OptState
+    data: Any
+    """What the loss takes its rows of."""
     loss: Loss
     optimiser: optax.GradientTransformation
     rows: Rows
@@ -137,10 +139,10 @@ class FitTask(Generic[Params]):
     def start(self):
         """Parameters, the optimiser's state and sums of metrics, before the first step."""
         rows, weight = jnp.zeros(self.size, jnp.int32), jnp.ones(self.size)
-        names = jax.eval_shape(self.loss, self.params, rows, weight)[1]
+        names = jax.eval_shape(self.loss, self.params, self.data, rows, weight)[1]
         return self.params, self.opt_state, dict.fromkeys([*names, "loss", "grad_norm"], jnp.float32(0))
 
-    def step(self, orders: Int[Array, " M"], index: Int[Array, ""], carry):
+    def step(self, data: Any, orders: Int[Array, " M"], index: Int[Array, ""], carry):
         """The gradient step of one minibatch, counted over all passes."""
         params, opt_state, total = carry
         minibatches = self.rows.minibatches(self.size)
@@ -150,7 +152,7 @@ class FitTask(Generic[Params]):
         if self.kept < 1:
             counts = jax.random.bernoulli(jax.random.fold_in(self._keys[-1], index), self.kept, (self.size,))
             weight = jnp.where(counts, weight, 0.0)
-        (value, metrics), gradient = jax.value_and_grad(self.loss, has_aux=True)(params, rows, weight)
+        (value, metrics), gradient = jax.value_and_grad(self.loss, has_aux=True)(params, data, rows, weight)
         with jax.numpy_dtype_promotion("standard"):  # optax raises floats to integer powers
             change, opt_state = self.optimiser.update(gradient, opt_state, params)
         if self.rate is not None:
@@ -189,15 +191,70 @@ def _fit(tasks: dict[str, FitTask]) -> dict[str, FitResult]:
 
 def _side_by_side(tasks: dict[str, FitTask]) -> dict[str, FitResult]:
     """One loop over the steps of networks that take equally many."""
-    orders = {name: task.orders() for name, task in tasks.items()}
+    groups: dict[Any, list[str]] = {}
+    for name, task in tasks.items():
+        groups.setdefault(_kind(task) if stacks() else name, []).append(name)
+    stacked = [_Stack([tasks[name] for name in names]) for names in groups.values()]
     steps = next(iter(tasks.values())).steps
 
     def step(index, carries):
-        return {name: task.step(orders[name], index, carries[name]) for name, task in tasks.items()}
+        return [each.step(index, carry) for each, carry in zip(stacked, carries, strict=True)]
 
-    ends = jax.lax.fori_loop(0, steps, step, {name: task.start() for name, task in tasks.items()})
+    carries = jax.lax.fori_loop(0, steps, step, [each.start() for each in stacked])
     taken = jnp.maximum(steps, 1).astype(jnp.float32)
-    return {name: (*end, jax.tree.map(lambda total: total / taken, totals)) for name, (*end, totals) in ends.items()}
+    ends = {}
+    for names, each, carry in zip(groups.values(), stacked, carries, strict=True):
+        ends |= dict(zip(names, each.apart(carry), strict=True))
+    return {name: (*ends[name][:2], jax.tree.map(lambda total: total / taken, ends[name][2])) for name in tasks}
+
+
+def stacks() -> bool:
+    """Whether tasks of one kind are computed as one. At the sizes of room worlds a GPU's kernels are too small to fill
+    it, and fewer and larger ones take less time; a CPU gives each network to a device of its own."""
+    return jax.default_backend() != "cpu"
+
+
+def _kind(task: FitTask) -> Any:
+    """What tasks have in common that can be computed as one."""
+    leaves, structure = jax.tree.flatten((task.params, task.opt_state, task.data))
+    numbers = (task.rows.capacity, task.size, task.epochs, id(task.rate))
+    # Which samples count is drawn with the task's own key.
+    own = id(task) if task.kept < 1 else None
+    return task.loss, task.optimiser, numbers, own, structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+
+
+class _Stack:
+    """Tasks of one kind, their arrays stacked on a first axis; a single task as it is."""
+
+    def __init__(self, tasks: Sequence[FitTask]):
+        self._tasks, self._orders = tasks, [task.orders() for task in tasks]
+        leaves, structures = zip(*(jax.tree.flatten(task.data) for task in tasks), strict=True)
+        leaves, self._structure = list(zip(*leaves, strict=True)), structures[0]
+        # What tasks share, as roles share observations, is not copied.
+        shared = [all(leaf is every[0] for leaf in every) for every in leaves]
+        self._data = [every[0] if same else jnp.stack(every) for every, same in zip(leaves, shared, strict=True)]
+        self._axes = [None if same else 0 for same in shared]
+
+    def start(self) -> Any:
+        """What the first step goes on from."""
+        starts = [task.start() for task in self._tasks]
+        return starts[0] if len(starts) == 1 else jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)
+
+    def step(self, index: Int[Array, ""], carry: Any) -> Any:
+        """One gradient step of all tasks."""
+
+        def one(data, orders, carry):
+            return self._tasks[0].step(jax.tree.unflatten(self._structure, data), orders, index, carry)
+
+        if len(self._tasks) == 1:
+            return one(self._data, self._orders[0], carry)
+        return jax.vmap(one, in_axes=(self._axes, 0, 0))(self._data, jnp.stack(self._orders), carry)
+
+    def apart(self, carry: Any) -> list[Any]:
+        """What belongs to each task."""
+        if len(self._tasks) == 1:
+            return [carry]
+        return [jax.tree.map(lambda leaf, i=i: leaf[i], carry) for i in range(len(self._tasks))]
 
 
 def named(fitted: dict[str, FitResult]) -> dict[str, Array]:

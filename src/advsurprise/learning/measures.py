@@ -144,12 +144,12 @@ def means(measured: dict[str, Measured]) -> dict[str, Float[Array, ""]]:
     alike: dict[int, list[str]] = {}
     for name, each in measured.items():
         alike.setdefault(id(each.counts), []).append(name)
-    found: dict[str, Float[Array, ""]] = {}
+    by_name: dict[str, Float[Array, ""]] = {}
     for names in alike.values():
         counts = measured[names[0]].counts
         values = jnp.stack([measured[name].value.reshape(-1) for name in names])
         number = jnp.sum(counts, dtype=jnp.float32)
         total = jnp.sum(jnp.where(counts.reshape(-1), values, 0.0), axis=1)
         mean = jnp.where(number > 0, total / jnp.maximum(number, 1.0), jnp.nan)
-        found |= {name: mean[index] for index, name in enumerate(names)}
-    return {name: found[name] for name in measured}
+        by_name |= {name: mean[index] for index, name in enumerate(names)}
+    return {name: by_name[name] for name in measured}

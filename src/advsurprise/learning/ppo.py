@@ -1,6 +1,8 @@
 """Proximal policy optimisation of one policy on one batch. Knows no method and no environment."""
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -36,6 +38,7 @@ class Batch(eqx.Module):
         return Batch(seen, *(leaf[rows] for leaf in others))
 
 
+@functools.cache
 def optimiser(cfg: PPOConfig) -> optax.GradientTransformation:
     """Adam behind a limit on the gradient's norm."""
     return optax.chain(optax.clip_by_global_norm(cfg.max_grad_norm), optax.adam(cfg.lr, eps=cfg.adam_eps))
@@ -108,6 +111,16 @@ def loss(
     return pi + cfg.value_coef * v - cfg.entropy_coef * entropy, metrics
 
 
+@functools.cache
+def minibatch_loss(cfg: PPOConfig) -> Callable:
+    """The loss of some rows of a batch; of equal settings the same function, so that roles can be fitted as one."""
+
+    def of_rows(policy: ActorCritic, batch: Batch, rows: Int[Array, " M"], weight: Float[Array, " M"]):
+        return loss(policy, batch.take(rows), weight, cfg)
+
+    return of_rows
+
+
 def fit_task(
     policy: ActorCritic,
     opt_state: optax.OptState,
@@ -123,14 +136,11 @@ def fit_task(
     Samples are gathered minibatch by minibatch, so roles that share a batch copy nothing.
     """
     rows = StaticRows(batch.action.shape[0]) if rows is None else rows
-
-    def minibatch_loss(policy: ActorCritic, chosen: Int[Array, " M"], weight: Float[Array, " M"]):
-        return loss(policy, batch.take(chosen), weight, cfg)
-
     return FitTask(
         params=policy,
         opt_state=opt_state,
-        loss=minibatch_loss,
+        data=batch,
+        loss=minibatch_loss(cfg),
         optimiser=optimiser(cfg),
         rows=rows,
         epochs=cfg.epochs,

@@ -187,13 +187,14 @@ class AGAC(AbstractMethod[Learnt, Memory]):
         number, logits = rollout.reward.size, rollout.decision.logits
         logits = logits.reshape(number, *logits.shape[2:])
 
-        def loss(adversary: Adversary, rows: Int[Array, " M"], weight: Float[Array, " M"]):
-            expected = adversary(rollout.views.take(rows))
-            return self.beta * jnp.mean(divergence(logits[rows], expected)), {}
+        def loss(adversary: Adversary, data: tuple, rows: Int[Array, " M"], weight: Float[Array, " M"]):
+            views, logits = data
+            return self.beta * jnp.mean(divergence(logits[rows], adversary(views.take(rows)))), {}
 
         adversary = FitTask(
             params=learnt.adversary,
             opt_state=learnt.opt_state,
+            data=(rollout.views, logits),
             loss=loss,
             optimiser=self._optimiser,
             rows=StaticRows(number),

@@ -209,9 +209,8 @@ class RND(AbstractMethod[Learnt, Clock]):
         predictor = FitTask(
             params=learnt.predictor,
             opt_state=learnt.opt_state,
-            loss=functools.partial(
-                predictor_loss, x=self._samples(learnt.inputs, obs), aim=aim.reshape(number, self.width)
-            ),
+            data=aim.reshape(number, self.width),
+            loss=functools.partial(predictor_loss, x=self._samples(learnt.inputs, obs)),
             optimiser=self._optimiser,
             rows=StaticRows(number),
             epochs=self.epochs,
@@ -300,11 +299,11 @@ class RND(AbstractMethod[Learnt, Clock]):
 
 def predictor_loss(
     predictor: Embedding,
+    aim: Float[Array, "N width"],
     rows: Int[Array, " M"],
     weight: Float[Array, " M"],
     *,
     x: Callable[[Int[Array, " M"]], Float[Array, "M ..."]],
-    aim: Float[Array, "N width"],
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
     """Σ_i m_i mean_k (g_k(x_i) − f_k(x_i))² / max(1, Σ_i m_i) over the rows of a minibatch, m_i whether sample i
     counts and `x` what gives the rows' observations."""
