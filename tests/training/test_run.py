@@ -146,6 +146,31 @@ def test_a_signal_stops_after_the_update_and_sets_the_exit_code(tmp_path, loop, 
     assert checkpoint.read_record(_newest(tmp_path))["step"] == 3
 
 
+class LateSignal(list):
+    """Signals received, of which the first comes right after a number of looks at the list."""
+
+    def __init__(self, looks: int):
+        super().__init__()
+        self.looks = looks
+
+    def __bool__(self):
+        received = len(self) > 0
+        self.looks -= 1
+        if self.looks == 0:
+            self.append(signal.SIGTERM)
+        return received
+
+
+@pytest.mark.parametrize("looks", [1, 2, 3, 4])
+def test_whenever_a_signal_comes_the_last_update_is_saved(tmp_path, loop, monkeypatch, looks):
+    monkeypatch.setattr(run, "stop_signals", lambda: nullcontext(LateSignal(looks)))
+    result = run.train(TINY, tmp_path, loop=loop)
+    assert (result.stopped_by, result.finished) == (signal.SIGTERM, False)
+    assert result.steps > 0
+    assert run.updates_done(tmp_path) * 20 == result.steps
+    assert _rows(tmp_path)[-1]["step"] == result.steps
+
+
 @pytest.mark.parametrize(("update", "steps"), [(3, 60), (12, 240)])
 def test_ctrl_c_in_python_saves_and_raises(tmp_path, loop, monkeypatch, update, steps):
     """Also in the last update, after which the run is whole: a script that trains several must not go to the next."""

@@ -87,7 +87,8 @@ def train(
     prepared = prepare(cfg, folder, fresh=fresh, log=log, progress=progress, trackers=trackers, loop=loop)
     with prepared as run, stop_signals() as stop:
         state, done, values = run.state, run.done, {}
-        while done < cfg.updates and not stop:
+        ended = done >= cfg.updates or bool(stop)
+        while not ended:
             begun = time.perf_counter()
             with memory.refuse_overflow(cfg, run.loop):
                 try:
@@ -100,7 +101,9 @@ def train(
             check_finite(rows, folder)
             for row in rows:
                 run.sink.write(row)
-            if done % cfg.save_every == 0 or done == cfg.updates or stop:
+            # Looked at once, for the loop and for the checkpoint: a signal between two looks would end a run unsaved.
+            ended = done >= cfg.updates or bool(stop)
+            if ended or done % cfg.save_every == 0:
                 save(folder, cfg, done, run.loop.saved(state))
     steps = done * cfg.steps_per_update
     last = {name: float(np.mean(value)) for name, value in values.items()}
