@@ -17,7 +17,7 @@ from advsurprise.envs.base import AbstractEnv
 from advsurprise.envs.host.base import Host
 from advsurprise.errors import UserError
 from advsurprise.evaluation import notebook
-from advsurprise.evaluation.play import evaluator, play, play_host_seeds
+from advsurprise.evaluation.play import evaluator, play, play_host
 from advsurprise.evaluation.player import AgentPlayer
 from advsurprise.evaluation.record import Episode, make_player, record
 from advsurprise.evaluation.replay import Replayed, write_page
@@ -134,7 +134,7 @@ class Trained:
         if not plays_what_it_learnt(agents[0], players):
             agents = agents[:1]
         if isinstance(world, HostCollector):
-            return play_host_seeds(world, agents, episodes=episodes, seed=EVALUATION_SEED)
+            return play_host(world, agents, episodes=episodes, seed=EVALUATION_SEED)
         each, numbers = _share(episodes, seeds), range(EVALUATION_SEED, EVALUATION_SEED + seeds)
         return [pooled([play(world, agent, episodes=each, seed=seed) for seed in numbers]) for agent in agents]
 

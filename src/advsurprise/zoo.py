@@ -1,4 +1,4 @@
-"""The zoo: small trained agents that ship with the package. `zoo:NAME` stands wherever a run's folder can."""
+"""The zoo: small trained agents that ship with the package. `zoo:NAME` can be given wherever a run's folder can."""
 
 import json
 import pathlib
@@ -19,7 +19,7 @@ def names() -> list[str]:
 
 
 def folder(path: str | pathlib.Path) -> pathlib.Path:
-    """The folder that a run's folder or `zoo:NAME` stands for."""
+    """The folder that a run's folder or `zoo:NAME` refers to."""
     if not str(path).startswith(PREFIX):
         return pathlib.Path(path)
     name = str(path).removeprefix(PREFIX)

@@ -18,7 +18,7 @@ from advsurprise.envs.host.pure import as_host
 from advsurprise.envs.ladder import LadderWorld, Place
 from advsurprise.errors import UserError
 from advsurprise.evaluation import play as playing
-from advsurprise.evaluation.play import play, play_host, play_host_seeds
+from advsurprise.evaluation.play import play, play_host
 from advsurprise.learning.host_collect import HostCollector
 from advsurprise.learning.interaction import Agent, make_agent
 from advsurprise.learning.networks import FixedPolicy
@@ -135,7 +135,7 @@ def test_short_episodes_are_not_favoured_in_a_pure_world(short_chunks):
 def test_every_body_of_a_host_plays_as_many_episodes(short_chunks):
     host = UnequalHost()
     for episodes, expected in ((2, 2), (7, 8), (8, 8)):
-        measured = play_host(host, agent_for(host.spec), episodes=episodes, seed=1)
+        measured = play_host(host, [agent_for(host.spec)], episodes=episodes, seed=1)[0]
         assert sorted(measured["end/time"]) == [3.0] * (expected // 2) + [21.0] * (expected // 2)
         assert measured["end/time"].mean() == 12
         assert measured["mean/time"].mean() == (2 + 11) / 2
@@ -145,7 +145,7 @@ def test_a_host_is_played_like_the_world_behind_it(short_chunks):
     world = CoinWorld()
     agent = agent_for(world.spec, "adversarial-surprise", k_explore=3, k_control=2, stack=1)
     pure = play(world, agent, episodes=6, seed=2)
-    hosted = play_host(as_host(world, 6), agent, episodes=6, seed=2)
+    hosted = play_host(as_host(world, 6), [agent], episodes=6, seed=2)[0]
     assert set(pure) == set(hosted)
     for name, values in pure.items():
         np.testing.assert_allclose(values, hosted[name], rtol=1e-5, err_msg=name)
@@ -158,10 +158,10 @@ def test_an_agent_plays_alike_alone_and_among_others(short_chunks):
     learnt = method.init(bodies=4, key=jax.random.key(0))
     policies = [FixedPolicy(jnp.asarray([0.0, lean]), 1) for lean in (-1.0, 0.0, 1.0)]
     agents = [Agent(method, {"agent": policy}, learnt) for policy in policies]
-    together = play_host_seeds(HostCollector(as_host(world, 4, seeds=2), 5), agents, episodes=8, seed=2)
+    together = play_host(HostCollector(as_host(world, 4, seeds=2), 5), agents, episodes=8, seed=2)
     single = HostCollector(as_host(world, 4), 5)
     for agent, found in zip(agents, together, strict=True):
-        expected = play_host(single, agent, episodes=8, seed=2)
+        expected = play_host(single, [agent], episodes=8, seed=2)[0]
         assert set(found) == set(expected)
         for name, values in expected.items():
             np.testing.assert_allclose(found[name], values, rtol=1e-5, err_msg=name)
@@ -176,7 +176,7 @@ def test_whole_games_are_not_restarted_by_the_method(short_chunks):
     method = methods.make("asp", world.spec, clock=2, stack=1)
     policies = {role: FixedPolicy(jnp.asarray(method.action_bias(role)), 1) for role in method.roles}
     agent = Agent(method, policies, method.init(bodies=4, key=jax.random.key(0)))
-    found = play_host(HostCollector(as_host(world, 4), 5, relocates=False), agent, episodes=4, seed=2)
+    found = play_host(HostCollector(as_host(world, 4), 5, relocates=False), [agent], episodes=4, seed=2)[0]
     assert found["end/total"].tolist() == [5.0] * 4
     assert envs.find("doom/take-cover").read_spec().info.count(GAME_OVER) == 1
 
@@ -213,7 +213,7 @@ def test_a_world_that_never_ends_is_given_up(monkeypatch):
     monkeypatch.setattr(playing, "CHUNK", 3)
     host = UnequalHost()
     with pytest.raises(UserError, match="test/unequal: not every body ended 1 episode"):
-        play_host(host, agent_for(host.spec), episodes=2, seed=0)
+        play_host(host, [agent_for(host.spec)], episodes=2, seed=0)
 
 
 # ------------------------------------------------------------------------------------------------ runs at play

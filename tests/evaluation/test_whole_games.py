@@ -28,7 +28,7 @@ def test_the_score_is_that_of_whole_games():
     host.recv = recv
     try:
         agent = make_agent(methods.make("random", host.spec), BODIES, key=jax.random.key(0))
-        found = play_host(HostCollector(host, 64), agent, episodes=BODIES, seed=5)
+        found = play_host(HostCollector(host, 64), [agent], episodes=BODIES, seed=5)[0]
     finally:
         host.close()
     rewards, ended, over = (np.stack(column) for column in zip(*steps, strict=True))

@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
+from advsurprise.errors import UserError
 from advsurprise.experiments import publish, reproduce, settings, tuning
 from advsurprise.experiments.figure import SEEDS, Results
 
@@ -50,6 +51,33 @@ def test_another_verdict_is_noticed(tmp_path, claims):
     (folder / "frozen.csv").write_text(rows)
     swapped = [claim["verdict"] for claim in publish.all_claims(tmp_path)]
     assert swapped != [claim["verdict"] for claim in claims if claim["figure"] == "control"]
+
+
+def _part(arms, steps=1000, worth=1.0):
+    runs = [{"world": "doom/take-cover", "arm": arm, "seeds": 2, "steps": steps} for arm in arms]
+    about = {"figure": "doom-zero-shot", "steps": steps, "training_seeds": 2, "runs": runs, "arms": list(arms)}
+    about |= {"worlds": ["doom/take-cover"], "tuned": {arm: {} for arm in arms}}
+    about |= {"command": f"for {arms}", "versions": {}, "date": "today"}
+    rows = [run | {"seed": seed, "step": steps, "game/score": worth} for run in runs for seed in range(2)]
+    return Results(tuple(rows), tuple(row | {"player": "sampled"} for row in rows)), about
+
+
+def test_runs_of_a_figure_can_be_published_at_several_times():
+    first, second, third = _part(["as", "smirl"]), _part(["rnd"]), _part(["as"], worth=2.0)
+    both, about = publish.added(*second, *first)
+    assert [(row["arm"], row["seed"]) for row in both.rows] == [(a, s) for a in ("as", "smirl", "rnd") for s in (0, 1)]
+    assert about["arms"] == ["as", "smirl", "rnd"]
+    assert [part["command"] for part in about["before"]] == ["for ['as', 'smirl']"]
+    # A run that is made again takes the place of the one before.
+    again, about = publish.added(*third, both, about)
+    assert {row["arm"]: row["game/score"] for row in again.frozen} == {"smirl": 1.0, "rnd": 1.0, "as": 2.0}
+    assert len(about["before"]) == 2
+    assert "before" not in publish.added(*first, *third)[1]
+
+
+def test_runs_of_other_lengths_are_not_put_together():
+    with pytest.raises(UserError, match="have 1,000 steps, these 2,000"):
+        publish.added(*_part(["rnd"], steps=2000), *_part(["as"]))
 
 
 def test_tuned_settings_are_what_the_sweep_chose():

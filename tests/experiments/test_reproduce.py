@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -95,6 +96,12 @@ def test_results_are_judged_and_drawn_as_they_were_written(tmp_path):
     assert drawn[".pdf"].startswith(b"%PDF")
 
 
+def test_what_has_no_values_yet_is_not_drawn():
+    rows = tuple({"world": world, "arm": arm, "seed": 0, "step": 1000} for world, arm in emergence.FIGURE.runs)
+    with pytest.raises(UserError, match="nothing to draw of emergence yet"):
+        reproduce.drawn(emergence.FIGURE, Results(rows, ()))
+
+
 def test_the_list_says_what_each_costs_and_what_came_of_it(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     cli.main(["reproduce", "--list", "--json"])
@@ -106,7 +113,7 @@ def test_the_list_says_what_each_costs_and_what_came_of_it(tmp_path, monkeypatch
         "seeds": 10,
         "steps": 50_000_000,
         "two_cores_s": 150_240,
-        "gpu_s": 2180,
+        "gpu_s": 1180,
     }
     made = tmp_path / "results" / "control"
     made.mkdir(parents=True)
@@ -131,6 +138,7 @@ def test_the_list_says_what_each_costs_and_what_came_of_it(tmp_path, monkeypatch
         (("incentive", "--arms", "stands"), "incentive trains nothing: leave out --arms"),
         (("coverage", "--arms", "rnd", "ride"), "coverage has no arm 'ride'; it has as, as-round, rnd, asp"),
         (("coverage", "--worlds", "rooms/five"), "coverage has no world 'rooms/five'; it has rooms/four"),
+        (("coverage", "control", "--arms", "as"), "--arms is for one figure, not for coverage and control"),
         (("coverage", "--env-workers", "2"), "rooms/four is compiled and has no worker processes"),
     ],
 )
@@ -141,6 +149,28 @@ def test_mistakes_get_one_sentence(words, sentence, tmp_path, monkeypatch, capsy
     assert stopped.value.code == 2
     assert sentence in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_runs_of_several_figures_wait_for_the_same_workers(tmp_path, monkeypatch, capsys):
+    given = {}
+
+    def stopped_at_once(jobs, *, workers, folder, log):
+        given.update({job.name: (folder, workers) for job in jobs})
+        return {"control-small/rooms-switch-as": "it broke"}, 2
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(reproduce, "run_jobs", stopped_at_once)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["reproduce", "coverage", "two-models", "control", "incentive", "--workers", "3"])
+    assert stopped.value.code == 130
+    here = {pathlib.Path("runs/reproduce")}
+    assert {folder for folder, _ in given.values()} == here
+    assert {"coverage-small/rooms-four-as", "coverage-small/rooms-four-two-models"} <= set(given)
+    assert len(given) == len(coverage.FIGURE.runs) + 2 + len(control.FIGURE.runs)
+    printed = capsys.readouterr().out
+    assert "control-small/rooms-switch-as failed: it broke" in printed
+    assert printed.endswith("Give the same command again to go on.\n")
+    assert not list(tmp_path.rglob("*.json"))
 
 
 def _judge(results):
@@ -162,24 +192,30 @@ TINY = Figure(
 
 
 @pytest.mark.slow
-def test_a_figure_from_end_to_end_is_made_once(tmp_path, monkeypatch, capsys):
+def test_figures_from_end_to_end_are_made_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(reproduce.FIGURES, "tiny", TINY)
-    words = ["reproduce", "tiny", "--seeds", "2", "--workers", "2", "--out", str(tmp_path / "tiny"), "--json"]
-    cli.main(words)
-    result = json.loads(capsys.readouterr().out)
-    assert (result["failed"], result["signal"]) == ({}, 0)
-    assert result["claims"][0]["verdict"] == "holds"
-    names = {"rows.csv", "frozen.csv", "about.json", "claims.json", "tiny.png", "tiny.pdf"}
-    assert names <= {path.name for path in (tmp_path / "tiny").iterdir()}
-    results = Results.read(tmp_path / "tiny")
+    monkeypatch.setitem(reproduce.FIGURES, "twin", dataclasses.replace(TINY, name="twin", trained_for="tiny"))
+    options = ["--seeds", "2", "--workers", "2", "--json"]
+    cli.main(["reproduce", "tiny", "twin", *options])
+    printed = capsys.readouterr()
+    # The second figure shows the runs of the first, which are trained once.
+    assert printed.err.count("ladder-game-task: done") == 1
+    folder = tmp_path / "runs" / "reproduce" / "tiny-small"
+    for name, result in zip(("tiny", "twin"), json.loads(printed.out)["figures"], strict=True):
+        assert (result["figure"], result["failed"], result["signal"]) == (name, {}, 0)
+        assert result["claims"][0]["verdict"] == "holds"
+        names = {"rows.csv", "frozen.csv", "about.json", "claims.json", f"{name}.png", f"{name}.pdf"}
+        assert names <= {path.name for path in folder.with_name(f"{name}-small").iterdir()}
+    results = Results.read(folder)
     assert sorted((row["arm"], row["seed"]) for row in results.frozen) == [
         (arm, seed) for arm in ("random", "task") for seed in (0.0, 1.0)
     ]
     assert [dataclasses.asdict(each) | {"figure": "tiny"} for each in _judge(results)] == json.loads(
-        (tmp_path / "tiny" / "claims.json").read_text()
+        (folder / "claims.json").read_text()
     )
     # What is finished is neither trained nor played again.
-    again = reproduce.ask("tiny", scale="small", seeds=2, steps=None, out=tmp_path / "tiny")
+    again = reproduce.ask("tiny", scale="small", seeds=2)
     assert reproduce.job(again, "ladder/game", "task").commands == ()
     # Another run than the one that is there is refused; a longer one goes on, stage by stage.
     with pytest.raises(UserError, match="holds another run"):
@@ -198,9 +234,9 @@ def test_a_figure_from_end_to_end_is_made_once(tmp_path, monkeypatch, capsys):
     # A command for one arm makes the figure of all that are there; claims of a figure that needs all are left out.
     missing = dataclasses.replace(TINY, arms={**TINY.arms, "rnd": Arm("RND", "rnd")})
     monkeypatch.setitem(reproduce.FIGURES, "tiny", missing)
-    cli.main([*words, "--arms", "task"])
+    cli.main(["reproduce", "tiny", *options, "--arms", "task"])
     assert json.loads(capsys.readouterr().out)["claims"] == []
-    about = json.loads((tmp_path / "tiny" / "about.json").read_text())
+    about = json.loads((folder / "about.json").read_text())
     assert about["arms"] == ["random", "task"]
     assert about["runs"][1] == {"world": "ladder/game", "arm": "task", "seeds": 2, "steps": 8192}
     assert about["command"].endswith("--seeds 2 --steps 8192 --arms task")

@@ -24,6 +24,7 @@ def made_up(rooms: float, stilled: float) -> Results:
 
 
 def test_it_is_compared_with_the_runs_of_coverage():
+    assert two_models.FIGURE.trained_for == coverage.FIGURE.name
     for arm in ("as", "as-round"):
         assert two_models.FIGURE.arms[arm] == coverage.FIGURE.arms[arm]
     for name in ("worlds", "steps", "batch", "seeds", "tuned"):

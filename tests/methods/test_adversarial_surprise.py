@@ -1,8 +1,4 @@
-"""Adversarial Surprise against Algorithm 1 in plain numpy: a buffer, a clock and two rewards, step by step.
-
-The rendering below shares nothing with the library: it keeps every observation in a list, counts classes anew at each
-score, counts down turns, and pays Explore as Control earns. Float64 throughout.
-"""
+"""Adversarial Surprise against Algorithm 1 in plain numpy (`algorithm_1.py`): every step, every option."""
 
 import dataclasses
 import itertools
@@ -14,19 +10,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from algorithm_1 import (
+    BODIES,
+    CELLS,
+    CLASSES,
+    REAL,
+    SHAPE,
+    SPEC,
+    STEPS,
+    discounted_returns,
+    explore_pay,
+    library,
+    play,
+    reference,
+    scale_of,
+)
 
 from advsurprise.errors import UserError
-from advsurprise.learning import interaction
-from advsurprise.learning.interaction import Agent
 from advsurprise.learning.learn import blank_tail, joined, next_tail, role_batch
 from advsurprise.learning.stats import scale
 from advsurprise.methods.adversarial_surprise import AdversarialSurprise
-from advsurprise.types import OVER_TIME, Decision, EnvSpec, Rollout, TimeStep, Views
+from advsurprise.types import OVER_TIME, TimeStep
 
-SHAPE, CLASSES, BODIES, STEPS = (2, 3), 5, 3, 60
-CELLS = math.prod(SHAPE)
-SPEC = EnvSpec("cells", SHAPE, "int32", "classes", CLASSES, 4, 0, ())
-REAL = EnvSpec("reals", (3,), "float32", "vector", 0, 4, 0, ())
 FIELDS = [
     # Turns of Explore and Control, quiet share, episode lengths, which repeat. They end within turns of either role.
     {"k_explore": 3, "k_control": 4, "quiet": 0.5, "lengths": (14,)},
@@ -35,176 +40,6 @@ FIELDS = [
     {"k_explore": 1, "k_control": 4, "quiet": 0.75, "lengths": (8, 1, 3)},
 ]
 SCOPES, FITS = ("episode", "round", "lifetime"), ("scored", "control", "all")
-
-
-@dataclasses.dataclass
-class Played:
-    """What happened to all bodies, axes [T, B, …]."""
-
-    first: np.ndarray
-    """The first observation of each body."""
-    led_to: np.ndarray
-    """What each action led to."""
-    shown: np.ndarray
-    """What there was to act on next."""
-    ended: np.ndarray
-    truncated: np.ndarray
-
-
-def _play(lengths, *, spec=SPEC, seed=0):
-    """A recorded trajectory: few classes change per step, so that models find things both familiar and new."""
-    rng = np.random.default_rng(seed)
-
-    def draw(*axes):
-        if spec.observation_kind == "vector":
-            return rng.normal(size=(*axes, BODIES, *spec.observation_shape)).astype(np.float32)
-        return np.minimum(rng.geometric(0.5, (*axes, BODIES, *spec.observation_shape)) - 1, CLASSES - 1)
-
-    ended = np.zeros((STEPS, BODIES), bool)
-    for body in range(BODIES):
-        ends = np.cumsum(np.resize(np.roll(lengths, body), STEPS)) - 1
-        ended[ends[ends < STEPS], body] = True
-    led_to, fresh = draw(STEPS), draw(STEPS)
-    over = ended.reshape(*ended.shape, *[1] * len(spec.observation_shape))
-    truncated = ended & (rng.random(ended.shape) < 0.5)
-    return Played(draw(), led_to, np.where(over, fresh, led_to), ended, truncated)
-
-
-# Algorithm 1 as the design reads it.
-
-
-def _log_prob(buffer, o, kind):
-    """log p_θ(o), θ fitted on the buffer by maximum likelihood."""
-    if kind == "vector":
-        # One pseudo-observation of mean 0 and variance 1 besides the buffer.
-        n = 1 + len(buffer)
-        mean = sum(buffer, np.zeros(o.shape)) / n
-        var = (1 + sum((x**2 for x in buffer), np.zeros(o.shape))) / n - mean**2
-        return float(np.sum(-0.5 * ((o - mean) ** 2 / var + np.log(2 * np.pi * var))))
-    if not buffer:
-        return o.size * math.log(1 / CLASSES)
-    return sum(math.log(max(np.mean([x[cell] == o[cell] for x in buffer]), 1e-3)) for cell in np.ndindex(o.shape))
-
-
-class Algorithm1:
-    """One body. `step` takes what the action led to and returns (role, scored, log-probability)."""
-
-    def __init__(self, method, kind="classes"):
-        self.method, self.kind, self.buffer = method, kind, []
-        self.begin()
-
-    def begin(self):
-        if self.method.scope != "lifetime":
-            self.buffer = []
-        self.explore_turn = self.method.first == "explore"
-        self.step_in_turn = 0
-        self.turns_done = 0
-
-    def step(self, o):
-        role, length = ("explore", self.method.k_explore) if self.explore_turn else ("control", self.method.k_control)
-        self.step_in_turn += 1
-        # Steps of a turn count from 1; quiet = ½ of 32 scores steps 17 to 32.
-        scored = role == "control" and self.step_in_turn > math.floor(self.method.quiet * length)
-        paid = scored and (self.method.pay_prior or bool(self.buffer))
-        r = _log_prob(self.buffer, o, self.kind) if paid else 0.0
-        if self.method.fit_on == "all" or scored or (self.method.fit_on == "control" and role == "control"):
-            self.buffer = [*self.buffer, o]
-        if self.step_in_turn == length:
-            self._switch()
-        return role, scored, r
-
-    def _switch(self):
-        self.explore_turn = not self.explore_turn
-        self.step_in_turn = 0
-        self.turns_done += 1
-        if self.method.scope == "round" and self.turns_done % 2 == 0:
-            self.buffer = []
-        if self.turns_done == 2 * self.method.rounds:
-            self.begin()
-
-
-def _reference(method, played, body, kind="classes"):
-    """Roles, scored steps and log-probabilities of one body, and its models as they stood before each step."""
-    algorithm = Algorithm1(method, kind)
-    rows, buffers = [], []
-    for o, over in zip(played.led_to[:, body].astype(np.float64), played.ended[:, body], strict=True):
-        buffers.append(algorithm.buffer)
-        rows.append(algorithm.step(o))
-        if over and not method.rounds:
-            algorithm.begin()
-    role, scored, log_prob = zip(*rows, strict=True)
-    return np.array(role), np.array(scored), np.array(log_prob), buffers
-
-
-def _explore_pay(roles, log_prob, ended):
-    """Minus what Control earns, paid as it is earned to the last Explore step of the episode before it, if any."""
-    pay = np.zeros(len(roles))
-    last = None
-    for t, role in enumerate(roles):
-        if role == "explore":
-            last = t
-        elif last is not None:
-            pay[last] -= log_prob[t]
-        if ended[t]:
-            last = None
-    return pay
-
-
-def _returns(log_prob, ended, gamma):
-    """R ← γ R + r after every step, Explore's included; R = 0 when an episode begins."""
-    found, total = [], 0.0
-    for r, over in zip(log_prob, ended, strict=True):
-        total = gamma * total + r
-        found.append(total)
-        total = 0.0 if over else total
-    return np.array(found)
-
-
-def _scale(samples):
-    """1 / √(variance + 10⁻⁸) of all samples so far and 10⁻⁴ of a sample with mean 0 and variance 1."""
-    weight = 1e-4 + samples.size
-    mean = samples.sum() / weight
-    return 1 / math.sqrt((1e-4 + (samples**2).sum()) / weight - mean**2 + 1e-8)
-
-
-# The library, driven by its own two halves of a step.
-
-
-def _library(method, played):
-    """The rollout the library records, and the memories before each step."""
-    learnt = method.init(bodies=BODIES, key=jax.random.key(0))
-    agent = Agent(method, {}, learnt)
-
-    def step(memory, now):
-        led_to, shown, terminated, truncated = now
-        role = jax.vmap(method.turn)(memory)
-        idle = jnp.zeros(BODIES, jnp.int32)
-        decision = Decision(role, idle, jnp.zeros((BODIES, 4)), jnp.zeros(BODIES), jnp.zeros((BODIES, 1)))
-        timestep = TimeStep(shown, jnp.zeros(BODIES), terminated, truncated, led_to, {})
-        after, signal, _ = interaction.absorb(agent, memory, decision, timestep)
-        return after, (memory, jax.vmap(method.see)(memory), decision, signal)
-
-    dtype = method.spec.observation_dtype
-    terminated = played.ended & ~played.truncated
-    steps = (jnp.asarray(played.led_to, dtype), jnp.asarray(played.shown, dtype), terminated, played.truncated)
-    first = jnp.asarray(played.first, dtype)
-    no = jnp.zeros(BODIES, bool)
-    begin = interaction.start(agent, TimeStep(first, jnp.zeros(BODIES), no, no, first, {}))
-    last, (memory, view, decision, signal) = jax.jit(lambda *x: jax.lax.scan(step, *x))(begin, steps)
-    nothing = jnp.zeros((STEPS, BODIES, 1))
-    rollout = Rollout(
-        decision=decision,
-        reward=jnp.zeros((STEPS, BODIES)),
-        terminated=jnp.asarray(terminated),
-        truncated=jnp.asarray(played.truncated),
-        final_value=dict.fromkeys(method.roles, nothing),
-        last_value=dict.fromkeys(method.roles, nothing[0]),
-        signal=signal,
-        info={},
-        next_role=jax.vmap(method.turn)(last),
-        views=Views(nothing, decision.action, nothing, nothing[..., 0], None),
-    )
-    return rollout, memory, view
 
 
 def _settled(roles, ended, length):
@@ -289,19 +124,19 @@ def _game_ends(method, played):
 
 def _compare(spec, *, lengths, **fields):
     method = AdversarialSurprise(spec, **fields)
-    played = _play(lengths, spec=spec)
+    played = play(lengths, spec=spec)
     over, cut = _game_ends(method, played)
-    references = [_reference(method, played, body, spec.observation_kind) for body in range(BODIES)]
-    rollout, _, _ = _library(method, played)
+    references = [reference(method, played, body, spec.observation_kind) for body in range(BODIES)]
+    rollout, _, _ = library(method, played)
     roles, scored, log_prob = (_bodies([reference[i] for reference in references]) for i in range(3))
     shown = log_prob
     if method.explore_scope == "episode":
         every = method.explore_pay == "control"
         others = {"scope": "episode", "explore_scope": "same", "explore_pay": "scored"}
         alone = AdversarialSurprise(spec, **fields | others | ({"quiet": 0.0} if every else {}))
-        shown = _bodies([_reference(alone, played, body, spec.observation_kind)[2] for body in range(BODIES)])
+        shown = _bodies([reference(alone, played, body, spec.observation_kind)[2] for body in range(BODIES)])
         assert not np.allclose(shown, log_prob)
-    returns = _bodies([_returns(log_prob[:, b], over[:, b], method.gamma) for b in range(BODIES)])
+    returns = _bodies([discounted_returns(log_prob[:, b], over[:, b], method.gamma) for b in range(BODIES)])
     assert (np.asarray(rollout.decision.role) == (roles == "control")).all()
     assert (np.asarray(rollout.signal.scored) == scored).all()
     np.testing.assert_allclose(rollout.signal.log_prob, log_prob, rtol=1e-5, atol=1e-5)
@@ -311,9 +146,9 @@ def _compare(spec, *, lengths, **fields):
     middle = 37
     for begin, end in ((0, middle), (middle, STEPS)):
         learnt, scores = method.score(learnt, _part(rollout, begin, end))
-        scale = _scale(returns[:end])
+        scale = scale_of(returns[:end])
         now = slice(begin, end)
-        pay = _bodies([_explore_pay(roles[now, b], shown[now, b], cut[now, b]) for b in range(BODIES)])
+        pay = _bodies([explore_pay(roles[now, b], shown[now, b], cut[now, b]) for b in range(BODIES)])
         np.testing.assert_allclose(scores["control"].reward[..., 0], log_prob[now] * scale, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(scores["explore"].reward[..., 0], pay * scale, rtol=1e-5, atol=1e-5)
         settled = _bodies([_settled(roles[begin:, b], cut[begin:, b], end - begin) for b in range(BODIES)])
@@ -329,8 +164,8 @@ def _compare(spec, *, lengths, **fields):
 
 def _scores(**fields):
     method = AdversarialSurprise(SPEC, **fields)
-    played = _play((28,))
-    rollout, _, _ = _library(method, played)
+    played = play((28,))
+    rollout, _, _ = library(method, played)
     _, scores = method.score(method.init(bodies=BODIES, key=jax.random.key(0)), rollout)
     return rollout, {role: np.asarray(score.reward[..., 0], np.float64) for role, score in scores.items()}
 
@@ -359,7 +194,7 @@ def test_where_control_begins_its_first_turn_is_nobodys_debt():
 def test_the_first_scored_step_of_an_episode_costs_the_uniform_prior():
     # Nothing is in the model yet: each of the entries has probability 1 / C.
     method = AdversarialSurprise(SPEC, k_explore=3, k_control=4)
-    rollout, _, _ = _library(method, _play((14,)))
+    rollout, _, _ = library(method, play((14,)))
     first_scored = np.asarray(rollout.signal.log_prob).reshape(-1, BODIES)[3 + 2 :: 14]
     np.testing.assert_allclose(first_scored, CELLS * math.log(1 / CLASSES), rtol=1e-6)
 
@@ -367,10 +202,10 @@ def test_the_first_scored_step_of_an_episode_costs_the_uniform_prior():
 @pytest.mark.parametrize("scope", ["episode", "round", "lifetime"])
 def test_what_policies_see(scope):
     method = AdversarialSurprise(SPEC, k_explore=3, k_control=4, scope=scope, first="explore", stack=3)
-    played = _play((9, 17))
-    _, _, view = _library(method, played)
+    played = play((9, 17))
+    _, _, view = library(method, played)
     for body in range(BODIES):
-        _, _, _, buffers = _reference(method, played, body)
+        _, _, _, buffers = reference(method, played, body)
         history, time = [played.first[body]] * 3, 0
         for t in range(STEPS):
             assert np.array_equal(view.frames[t, body], history[-3:])
@@ -391,15 +226,15 @@ def _shares(buffer):
 
 def test_time_is_a_share_of_the_episode_where_its_length_is_fixed():
     method = AdversarialSurprise(SPEC._replace(max_steps=20), k_explore=3, k_control=4)
-    _, memory, view = _library(method, _play((20,)))
+    _, memory, view = library(method, play((20,)))
     np.testing.assert_allclose(view.time[:40, 0], np.tile(np.arange(20) / 20, 2), rtol=1e-6)
     assert np.array_equal(memory.time[:40, 0], np.tile(np.arange(20), 2))
 
 
 def test_time_is_a_share_of_a_game_that_outlasts_episodes():
     method = AdversarialSurprise(SPEC._replace(max_steps=9), k_explore=3, k_control=4, rounds=2)
-    played = _play((9,))
-    _, _, view = _library(method, played)
+    played = play((9,))
+    _, _, view = library(method, played)
     np.testing.assert_allclose(view.time[:, 0], np.arange(STEPS) % 14 / 14, rtol=1e-6)
     # What is shown is the new episode's: its first observation, three times, and nothing of the last one.
     assert np.array_equal(view.frames[9, 0], [played.shown[8, 0]] * 4)
@@ -499,13 +334,13 @@ def test_episodes_too_short_for_the_game_are_refused(first, least):
 def test_every_step_is_learned_from_once_and_explore_for_the_whole_control_turn(first, rounds, lengths):
     # One long stretch of play, cut into rollouts of lengths that have nothing to do with turns or episodes.
     method = AdversarialSurprise(SPEC, first=first, k_explore=3, k_control=5, quiet=0.2, rounds=rounds)
-    played = _play((28, 9, 17))
+    played = play((28, 9, 17))
     _, cut = _game_ends(method, played)
-    rollout, _, _ = _library(method, played)
+    rollout, _, _ = library(method, played)
     roles = np.where(np.asarray(rollout.decision.role) == 1, "control", "explore")
     log_prob = np.asarray(rollout.signal.log_prob)
     pay = {
-        "explore": _bodies([_explore_pay(roles[:, b], log_prob[:, b], cut[:, b]) for b in range(BODIES)]),
+        "explore": _bodies([explore_pay(roles[:, b], log_prob[:, b], cut[:, b]) for b in range(BODIES)]),
         "control": log_prob,
     }
     tail = blank_tail(_part(rollout, 0, method.lookback(7)))

@@ -8,9 +8,10 @@ import pytest
 
 from advsurprise.envs import rooms
 from advsurprise.envs.base import AbstractEnv, Outcome
+from advsurprise.envs.reader import RANDOM
 from advsurprise.errors import UserError
 from advsurprise.theory.coverage import semiquasimetric
-from advsurprise.theory.enumerate import RANDOM, aliases, enumerate_world
+from advsurprise.theory.enumerate import aliases, enumerate_world
 from advsurprise.types import EnvSpec
 
 SMALL = {"min_side": 4, "max_side": 4, "grid": 8, "view": 3}

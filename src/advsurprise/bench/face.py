@@ -62,9 +62,9 @@ def compare(contenders: list[Contender], seconds: float) -> list[dict[str, Any]]
     steps a second of processor time makes, which says more where others use the machine too."""
     speeds: list[list[tuple[float, float]]] = [[] for _ in contenders]
     for _ in range(ROUNDS):
-        for contender, found in zip(contenders, speeds, strict=True):
-            found.append(_speed(contender.play, seconds / ROUNDS))
-    return [_row(contender, found) for contender, found in zip(contenders, speeds, strict=True)]
+        for contender, rates in zip(contenders, speeds, strict=True):
+            rates.append(_speed(contender.play, seconds / ROUNDS))
+    return [_row(contender, rates) for contender, rates in zip(contenders, speeds, strict=True)]
 
 
 def _row(contender: Contender, speeds: list[tuple[float, float]]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import numpy as np
 from advsurprise.bench import flops
 from advsurprise.bench.plain_ppo import PlainConfig, PlainPPO, of_seeds
 from advsurprise.config import RunConfig
+from advsurprise.envs import find
 from advsurprise.envs.foreign import load
 from advsurprise.envs.foreign.rules import their_rules
 from advsurprise.errors import UserError
@@ -52,7 +53,8 @@ def run(
     log: Callable[[str], None],
 ) -> dict[str, Any]:
     """A row per method, and one of a plain PPO. `resolve` is what the train verb makes its configuration with."""
-    if not load.is_foreign(env):
+    world = find(env)
+    if not (world.foreign and world.kind == "pure"):
         raise UserError(
             f"bench foreign needs a world of another JAX library, not {env}; time this one with bench train"
         )

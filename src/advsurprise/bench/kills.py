@@ -180,11 +180,11 @@ def _kill_once(pair: Pair, whole: Whole, longest: float, place: pathlib.Path, rn
         shutil.rmtree(work)
     else:
         raise UserError(f"{pair.method} in {pair.env} always ended before it could be killed")
-    found = _found(work / "run")
+    left = _left(work / "run")
     error = _resume(pair, work, place)
     different = [f"it could not be resumed: {error}"] if error else differences(whole.folder, work / "run")
     shutil.rmtree(work)
-    row = {"method": pair.method, "world": pair.env, "second": round(taken, 2), "compiled": compiles, **found}
+    row = {"method": pair.method, "world": pair.env, "second": round(taken, 2), "compiled": compiles, **left}
     return {**row, "differences": different, "longest": longest}
 
 
@@ -205,7 +205,7 @@ def _run_until(
     return process.returncode == -signal.SIGKILL, taken
 
 
-def _found(run: pathlib.Path) -> dict[str, Any]:
+def _left(run: pathlib.Path) -> dict[str, Any]:
     """What a killed run left behind."""
     rows, saved = run / METRICS, newest_saved(run / CHECKPOINTS)
     return {

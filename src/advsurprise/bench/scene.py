@@ -71,8 +71,8 @@ class Scene:
 
 def contents(folder: pathlib.Path) -> dict[str, bytes]:
     """All files below a folder by their path, without those that commands may write."""
-    found = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
-    return {name: path.read_bytes() for name, path in found.items() if not name.startswith(f"{OUT}/")}
+    paths = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in paths.items() if not name.startswith(f"{OUT}/")}
 
 
 def make(folder: pathlib.Path) -> Scene:

@@ -13,11 +13,11 @@ from advsurprise.errors import EXIT_FAILED, UserError
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Make a figure of the paper: train what it compares, measure the frozen policies, draw it and judge the claims.
+    """Make figures of the paper: train what they compare, measure the frozen policies, draw them and judge the claims.
     Can be stopped and given again."""
 
-    figure: Annotated[Positional[str | None], arg(metavar="[FIGURE]", help_behavior_hint="(see --list)")] = None
-    """Which figure."""
+    figures: Annotated[Positional[tuple[str, ...]], arg(metavar="[FIGURE ...]", help_behavior_hint="(see --list)")] = ()
+    """Which figures; the runs of several share the workers."""
     list: bool = False
     """List the figures: what each compares, what it costs, what came of it."""
     scale: Literal["small", "full"] = "small"
@@ -53,25 +53,37 @@ class Reproduce:
 
         if self.list:
             return show(listing.list_figures(self.results), listing.list_text, as_json=self.json)
-        if self.figure is None:
+        if not self.figures:
             raise UserError("name a figure, for example: advsurprise reproduce coverage; --list shows all")
+        self._check_several()
         steps = None if self.steps is None else read_count("--steps", self.steps)
-        asked = reproduce.ask(
-            self.figure,
-            scale=self.scale,
-            seeds=self.seeds,
-            steps=steps,
-            out=self.out,
-            runs=self.runs,
-            worlds=self.worlds,
-            arms=self.arms,
-            stages=self.stages,
-            quick=self.quick,
-            env_workers=self.env_workers,
-        )
-        result = reproduce.reproduce(asked, workers=self.workers, log=log)
-        show(result, reproduce.text, as_json=self.json)
-        if result["signal"]:
-            raise SystemExit(128 + result["signal"])
-        if result["failed"]:
+        asked = [
+            reproduce.ask(
+                name,
+                scale=self.scale,
+                seeds=self.seeds,
+                steps=steps,
+                out=self.out,
+                runs=self.runs,
+                worlds=self.worlds,
+                arms=self.arms,
+                stages=self.stages,
+                quick=self.quick,
+                env_workers=self.env_workers,
+            )
+            for name in dict.fromkeys(self.figures)
+        ]
+        results = reproduce.reproduce(asked, workers=self.workers, log=log)
+        made = results[0] if len(results) == 1 else {"figures": results}
+        show(made, lambda _: reproduce.text(results), as_json=self.json)
+        if results[0]["signal"]:
+            raise SystemExit(128 + results[0]["signal"])
+        if any(each["failed"] for each in results):
             raise SystemExit(EXIT_FAILED)
+
+    def _check_several(self) -> None:
+        """Refuses options that mean one figure."""
+        given = {"--arms": self.arms, "--worlds": self.worlds, "--out": self.out, "--runs": self.runs}
+        for flag, value in given.items():
+            if value and len(set(self.figures)) > 1:
+                raise UserError(f"{flag} is for one figure, not for {' and '.join(self.figures)}")

@@ -312,13 +312,11 @@ class CheckEnv:
     json: Json = False
 
     def run(self) -> None:
+        from advsurprise import envs
         from advsurprise.config import read_fields
-        from advsurprise.envs.foreign import check as foreign
-        from advsurprise.envs.foreign.load import is_foreign
         from advsurprise.envs.host import check
 
-        examine = foreign.check if is_foreign(self.env) else check.check
-        report = examine(self.env, read_fields(self.settings, None))
+        report = envs.check(self.env, read_fields(self.settings, None))
         show(report, check.text, as_json=self.json)
         if not report["ok"]:
             raise SystemExit(EXIT_FAILED)

@@ -54,6 +54,15 @@ def make(id: str, **fields: Any) -> "AbstractEnv":
     return find(id).make(**fields)
 
 
+def check(id: str, fields: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Tries out a world of others, and reports what is wrong with it."""
+    from advsurprise.envs.foreign import check as foreign
+    from advsurprise.envs.foreign.load import is_foreign
+    from advsurprise.envs.host import check as host
+
+    return (foreign if is_foreign(id) else host).check(id, fields)
+
+
 def as_gymnax(id: str, *, one_hot: bool = False, values: int = 5, **fields: Any) -> "GymnaxStyle":
     """The pure world called `id`, with some fields changed, as an environment with gymnax's interface: `reset(key,
     params)` and `step(key, state, action, params)`, which resets by itself. With `one_hot`, classes are shown as

@@ -15,6 +15,7 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, Shaped, UInt8
 
 from advsurprise import tree
+from advsurprise.envs.reader import Reader, WholeState
 from advsurprise.errors import UserError
 from advsurprise.types import RESTART, REWIND, EnvSpec, TimeStep
 
@@ -121,6 +122,11 @@ class AbstractEnv(eqx.Module, Generic[State]):
         """Tiles that show observations of one body, axes [*n, column, row]; None in a world that is not made of
         tiles."""
         return None
+
+    @property
+    def reader(self) -> Reader:
+        """How the theory reads states: by all of them, unless the world hides noise in them."""
+        return WholeState(self)
 
     def reset(self, *, key: PRNGKeyArray) -> tuple[State, TimeStep]:
         """Begins the first episode."""

@@ -97,8 +97,8 @@ class Layout:
     def numbers(self) -> tuple[Struct, Any]:
         """A struct that reads all leaves from a buffer at once, single numbers as Python's; and the tree of their
         indices in what it reads."""
-        found = [self._places[index] for index in self._order]
-        formats = (dtype.char if not shape else f"{end - begin}s" for begin, end, dtype, shape in found)
+        placed = [self._places[index] for index in self._order]
+        formats = (dtype.char if not shape else f"{end - begin}s" for begin, end, dtype, shape in placed)
         where = sorted(range(len(self._order)), key=self._order.__getitem__)
         return Struct("=" + "".join(formats)), jax.tree.unflatten(self._structure, where)
 

@@ -15,6 +15,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, Shaped, UInt8, UInt32
 
 from advsurprise.envs.base import AbstractEnv, Outcome, Scene
+from advsurprise.envs.reader import Reader
+from advsurprise.envs.room_reader import RoomReader
 from advsurprise.envs.room_state import COUNTED, MEASURES, RoomState, share
 from advsurprise.envs.settings import check_rooms
 from advsurprise.envs.world import pure_worlds
@@ -118,6 +120,10 @@ class RoomWorld(AbstractEnv[RoomState]):
         return _picture().tiles_of(self, obs)
 
     @property
+    def reader(self) -> Reader:
+        return RoomReader(self)
+
+    @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes a cell can show."""
         absent: set[str] = set()
@@ -138,7 +144,7 @@ class RoomWorld(AbstractEnv[RoomState]):
     def initial(self, *, key: PRNGKeyArray) -> RoomState:
         chain_key, bits_key, balls_key, words_key = jax.random.split(key, 4)
         where = chain.sample(chain_key, rooms=self.rooms, low=self.min_side, high=self.max_side, size=self.grid)
-        bits = _name_bits(jax.random.bits(bits_key, (_num_bits(self.rooms),), jnp.uint32), self.rooms)
+        bits = layout.name_bits(jax.random.bits(bits_key, (layout.num_bits(self.rooms),), jnp.uint32), self.rooms)
         noisy = self._draw_kinds(bits["kinds"])
         slots = layout.slots(bits["slots"], layout.floor_area(where))
         cells = layout.floor_cell(where, slots, size=self.grid, view=self.view)
@@ -347,22 +353,6 @@ class RoomWorld(AbstractEnv[RoomState]):
             view=self.view,
             key=key,
         )
-
-
-def _num_bits(rooms: int) -> int:
-    return rooms * (3 + layout.NUM_SLOTS) + 1
-
-
-def _name_bits(bits: UInt32[Array, " n"], rooms: int) -> dict[str, Array]:
-    """One draw of random words, cut up by use."""
-    kinds, doors, boxes, rest = (
-        bits[:rooms],
-        bits[rooms : 2 * rooms],
-        bits[2 * rooms : 3 * rooms],
-        bits[3 * rooms :],
-    )
-    slots = rest[: rooms * layout.NUM_SLOTS].reshape(rooms, layout.NUM_SLOTS)
-    return {"kinds": kinds, "doors": doors, "boxes": boxes, "slots": slots, "direction": rest[-1:]}
 
 
 def _picture() -> Any:

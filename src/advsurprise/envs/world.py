@@ -42,6 +42,8 @@ class World:
     """Of a host world: the dataclass of its fields, with their defaults and what they mean."""
     spec: "Callable[..., EnvSpec] | None" = None
     """Of a host world: `spec(**fields)`, what a learner must know of it, read without opening it."""
+    foreign: bool = False
+    """Whether it comes from another library or a user's file: what it is like is known only once it is made."""
     published: Mapping[str, float] = field(default_factory=dict)
     """Published scores of the game, by whose they are."""
 

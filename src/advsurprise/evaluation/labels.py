@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from advsurprise import envs, methods
 from advsurprise.config import RunConfig
-from advsurprise.envs.foreign.load import is_foreign
 from advsurprise.envs.host import gymnasium
-from advsurprise.envs.host.load import is_gymnasium
 from advsurprise.errors import UserError
 from advsurprise.methods.base import AbstractMethod
 from advsurprise.types import EnvSpec, Measure
@@ -159,7 +157,7 @@ def _spec(cfg: RunConfig) -> EnvSpec:
     unopened = EnvSpec(cfg.env, (1,), "float32", "vector", 0, 1, 0, (), truncates=True)
     try:
         world = envs.find(cfg.env)
-        if is_gymnasium(world.id) or is_foreign(world.id):
+        if world.foreign:
             return unopened._replace(measures=gymnasium.MEASURES)
         return world.read_spec(**cfg.env_fields)
     except UserError:

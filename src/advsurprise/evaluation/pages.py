@@ -22,7 +22,7 @@ def fill(template: str, *, title: str, data: Any, styles: Sequence[str], scripts
         "transport": asset("transport.html"),
     }
     # All at once: what is put in is not looked at again.
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], asset(template))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], asset(template))
 
 
 def as_json(data: Any) -> str:

@@ -50,29 +50,27 @@ def play(env: AbstractEnv, agent: Agent, *, episodes: int, seed: int) -> dict[st
     return _whole_episodes(collect, carry, agent.method, 1)[0]
 
 
-def play_host(world: Host | HostCollector, agent: Agent, *, episodes: int, seed: int) -> dict[str, np.ndarray]:
-    """Measures of whole episodes in a host world, or of whole games where they are several episodes, one entry each: at
-    least `episodes`, the same number of each of the host's bodies. A collector that is given keeps its programs."""
-    collector = world if isinstance(world, HostCollector) else evaluator(world)
-    return play_host_seeds(collector, [agent], episodes=episodes, seed=seed)[0]
-
-
 def evaluator(host: Host) -> HostCollector:
     """Collects whole episodes, or whole games where they are told apart: these no method may rewind or restart."""
     return HostCollector(host, CHUNK, relocates=GAME_OVER not in host.spec.info)
 
 
-def play_host_seeds(
-    collector: HostCollector, agents: Sequence[Agent], *, episodes: int, seed: int
+def play_host(
+    world: Host | HostCollector, agents: Sequence[Agent], *, episodes: int, seed: int
 ) -> list[dict[str, np.ndarray]]:
-    """The same for each of several agents of one method, as many at a time as the host has seeds. All begin with the
-    same keys, and what an agent does depends on no other."""
-    size, found = collector.host.seeds, []
+    """For each of some agents of one method: measures of whole episodes in a host world, or of whole games where they
+    are several episodes, one entry each: at least `episodes`, the same number of each of the host's bodies.
+
+    As many agents play at a time as the host has seeds. All begin with the same keys, and what an agent does depends on
+    no other. A collector that is given keeps its programs.
+    """
+    collector = world if isinstance(world, HostCollector) else evaluator(world)
+    size, played = collector.host.seeds, []
     for first in range(0, len(agents), size):
         batch = list(agents[first : first + size])
         together = batch + [batch[-1]] * (size - len(batch))
-        found += _play_together(collector, together, episodes=episodes, seed=seed)[: len(batch)]
-    return found
+        played += _play_together(collector, together, episodes=episodes, seed=seed)[: len(batch)]
+    return played
 
 
 def _play_together(

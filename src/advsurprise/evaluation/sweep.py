@@ -1,6 +1,6 @@
 """A table of runs in one folder, each trained by a command of its own.
 
-sweep.json    what was asked for, and how every run stands
+sweep.json    what was asked for, and the status of every run
 NAME/         an ordinary run folder
 NAME.log      what its command has printed
 """
@@ -27,7 +27,7 @@ SHOWN = 3
 
 @runtime_checkable
 class Engine(Protocol):
-    """Runs jobs and says how each stands: for each that failed the reason, and the signal that stopped them."""
+    """Runs jobs and reports the status of each: for each that failed the reason, and the signal that stopped them."""
 
     def __call__(self, jobs: Sequence[Job], *, notice: Notice) -> tuple[dict[str, str], int]: ...
 
@@ -101,7 +101,7 @@ def _difference(mine: dict[str, Any], theirs: dict[str, Any]) -> str:
 
 def train(asked: Sweep, folder: pathlib.Path, engine: Engine, *, about: dict[str, Any], log: Log) -> dict[str, Any]:
     """Trains the runs that are not finished, and keeps sweep.json up to date: the signal that stopped it (0 if none
-    did), and how every run stands."""
+    did), and the status of every run."""
     with locked(folder):
         ledger = _Ledger(asked, folder, about)
         left = [name for name, run in ledger.runs.items() if run["status"] != "done"]
@@ -122,7 +122,7 @@ def job(cfg: RunConfig, folder: pathlib.Path) -> Job:
 
 
 class _Ledger:
-    """Writes down how every run stands, whenever that changes."""
+    """Writes the status of every run whenever it changes."""
 
     def __init__(self, asked: Sweep, folder: pathlib.Path, about: dict[str, Any]):
         self._path, self._about = folder / FILE, {"command": asked.command, **about}
@@ -181,7 +181,7 @@ def plan_text(result: dict[str, Any]) -> str:
 
 
 def text(result: dict[str, Any]) -> str:
-    """How the runs stand, for a person."""
+    """The status of the runs, for a person."""
     folder, runs = result["sweep"], result["runs"]
     done = sum(run["status"] == "done" for run in runs.values())
     lines = [f"{done} of {len(runs)} runs are trained: {folder}"]

@@ -20,9 +20,9 @@ def claims(figure: str) -> Callable[[pathlib.Path], str]:
     """The claims of one figure, with what was measured."""
 
     def make(results: pathlib.Path) -> str:
-        found = json.loads((results.parents[1] / "results" / CLAIMS).read_text())
+        every = json.loads((results.parents[1] / "results" / CLAIMS).read_text())
         head = ("claim", "measured", "ours [95% interval]", "better half of the seeds", "verdict")
-        rows = [_row(each) for each in found if each["figure"] == figure]
+        rows = [_row(each) for each in every if each["figure"] == figure]
         return markdown(head, rows, left=2)
 
     return make
@@ -45,10 +45,10 @@ def measured(figure: str, columns: dict[str, str]) -> Callable[[pathlib.Path], s
     """What the frozen policies of every arm did."""
 
     def make(results: pathlib.Path) -> str:
-        found = Results.read(results.parents[1] / "results" / figure)
+        read = Results.read(results.parents[1] / "results" / figure)
         rows = []
         for world, arm in FIGURES[figure].runs:
-            cells = [bootstrapped(found.of_frozen(world, arm, column).tolist(), 2) for column in columns]
+            cells = [bootstrapped(read.of_frozen(world, arm, column).tolist(), 2) for column in columns]
             rows.append((world, FIGURES[figure].arms[arm].label, *cells))
         return markdown(("world", "method", *columns.values()), rows, left=2)
 
@@ -57,9 +57,9 @@ def measured(figure: str, columns: dict[str, str]) -> Callable[[pathlib.Path], s
 
 def tuned(results: pathlib.Path) -> str:
     """What every setting was worth to its method; the chosen one in bold."""
-    found = json.loads((results / "tuning.json").read_text())
+    sweep = json.loads((results / "tuning.json").read_text())
     rows = []
-    for method, each in found["methods"].items():
+    for method, each in sweep["methods"].items():
         chosen = tuning.best(each["worth"])
         for name, values in each["worth"].items():
             cell = over_seeds(values, 2)

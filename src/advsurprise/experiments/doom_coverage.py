@@ -94,8 +94,8 @@ def positions(results: Results, arm: str) -> Positions | None:
 
 def everyone(results: Results) -> dict[str, Positions]:
     """Where the bodies of all arms were that there are; what does not learn has one row."""
-    found = {arm: there for arm in ARMS if (there := positions(results, arm))}
-    return {arm: there if ARMS[arm].learns else there.as_one() for arm, there in found.items()}
+    by_arm = {arm: there for arm in ARMS if (there := positions(results, arm))}
+    return {arm: there if ARMS[arm].learns else there.as_one() for arm, there in by_arm.items()}
 
 
 def visited(shares: Float[np.ndarray, "S bins"]) -> Float[np.ndarray, " S"]:
@@ -114,41 +114,41 @@ def evenness(shares: Float[np.ndarray, "S bins"]) -> Float[np.ndarray, " S"]:
 
 def judge(results: Results) -> list[Claim]:
     """Claim 6, of the arms that there are."""
-    found = everyone(results)
+    by_arm = everyone(results)
     made = []
-    if "as" in found:
-        made += [_whole(found, stretch) for stretch in (BEGINNING, END)]
-    made += [_not_whole(found, arm) for arm in ENDS if arm in found]
-    others = [arm for arm in (*BASELINES, RANDOM) if {"as", arm} <= set(found)]
-    return made + [_more_even(found, arm, stretch) for stretch in (BEGINNING, THROUGHOUT) for arm in others]
+    if "as" in by_arm:
+        made += [_whole(by_arm, stretch) for stretch in (BEGINNING, END)]
+    made += [_not_whole(by_arm, arm) for arm in ENDS if arm in by_arm]
+    others = [arm for arm in (*BASELINES, RANDOM) if {"as", arm} <= set(by_arm)]
+    return made + [_more_even(by_arm, arm, stretch) for stretch in (BEGINNING, THROUGHOUT) for arm in others]
 
 
-def _whole(found: dict[str, Positions], stretch: Stretch) -> Claim:
-    shares = visited(found["as"].within(stretch))
+def _whole(by_arm: dict[str, Positions], stretch: Stretch) -> Claim:
+    shares = visited(by_arm["as"].within(stretch))
     ours, low, high = mean(shares)
     decided = "holds" if low >= ALL else "does not hold" if high < ALL else "undecided"
     sentence = f"Adversarial Surprise visits the whole corridor, {stretch.name}"
-    return Claim(sentence, WHOLE, _measure(found, stretch), ours, low, high, len(shares), decided)
+    return Claim(sentence, WHOLE, _measure(by_arm, stretch), ours, low, high, len(shares), decided)
 
 
-def _not_whole(found: dict[str, Positions], arm: str) -> Claim:
-    shares = visited(found[arm].within(BEGINNING))
+def _not_whole(by_arm: dict[str, Positions], arm: str) -> Claim:
+    shares = visited(by_arm[arm].within(BEGINNING))
     ours, low, high = mean(shares)
     decided = "holds" if high < ALL else "does not hold" if low >= ALL else "undecided"
     sentence = f"{ARMS[arm].label} does not visit the whole corridor, {BEGINNING.name}"
-    return Claim(sentence, ENDS[arm], _measure(found, BEGINNING), ours, low, high, len(shares), decided)
+    return Claim(sentence, ENDS[arm], _measure(by_arm, BEGINNING), ours, low, high, len(shares), decided)
 
 
-def _measure(found: dict[str, Positions], stretch: Stretch) -> str:
+def _measure(by_arm: dict[str, Positions], stretch: Stretch) -> str:
     """What is measured, and what random play has of it."""
-    reference = f"; random play {visited(found[RANDOM].within(THROUGHOUT)).mean():.2f}" if RANDOM in found else ""
+    reference = f"; random play {visited(by_arm[RANDOM].within(THROUGHOUT)).mean():.2f}" if RANDOM in by_arm else ""
     return f"share of {len(SHARES)} bins with 1/1000 of the steps or more, {stretch.name}{reference}"
 
 
-def _more_even(found: dict[str, Positions], arm: str, stretch: Stretch) -> Claim:
+def _more_even(by_arm: dict[str, Positions], arm: str, stretch: Stretch) -> Claim:
     sentence = f"Adversarial Surprise covers more of the corridor than {ARMS[arm].label}, {stretch.name}"
     measure = f"exp(entropy of positions) / {len(SHARES)}, {stretch.name}"
-    ours, theirs = (evenness(found[each].within(stretch)) for each in ("as", arm))
+    ours, theirs = (evenness(by_arm[each].within(stretch)) for each in ("as", arm))
     if ARMS[arm].learns:
         return more(sentence, WHOLE, measure, ours, theirs)
     number, low, high = mean(ours - theirs.mean())
@@ -169,11 +169,11 @@ def drawing(results: Results):
     """The same as a figure of matplotlib's."""
     from matplotlib.figure import Figure as Drawing
 
-    found = everyone(results)
-    if not found:
+    by_arm = everyone(results)
+    if not by_arm:
         raise UserError(f"no run has {SHARES[0]} and the like in its metrics: they are older than these columns")
-    lines = -(-len(found) // COLUMNS)
-    columns = -(-len(found) // lines)
+    lines = -(-len(by_arm) // COLUMNS)
+    columns = -(-len(by_arm) // lines)
     width = 1.55 + 2 * columns
     height = 3.0 * lines + 0.65
     made = Drawing(figsize=(width, height))
@@ -181,9 +181,9 @@ def drawing(results: Results):
     room = {"left": 0.65 / width, "right": 1 - 0.95 / width, "top": 1 - 0.4 / height, "bottom": 0.1 / height}
     ratios = [2.6, 1, 0.95] * lines
     grid = made.add_gridspec(3 * lines, columns, height_ratios=ratios, wspace=0.1, hspace=0.06, **room)
-    end = max((there.steps[-1] for arm, there in found.items() if ARMS[arm].learns), default=1.0)
+    end = max((there.steps[-1] for arm, there in by_arm.items() if ARMS[arm].learns), default=1.0)
     images = []
-    for number, (arm, there) in enumerate(found.items()):
+    for number, (arm, there) in enumerate(by_arm.items()):
         line, column = divmod(number, columns)
         above, below = (made.add_subplot(grid[3 * line + place, column]) for place in (0, 1))
         # What does not learn is drawn for as long as the others.

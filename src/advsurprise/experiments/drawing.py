@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import Float
 
 from advsurprise.config import RunConfig
+from advsurprise.errors import UserError
 from advsurprise.evaluation import labels, plot
 from advsurprise.evaluation.curves import Curve, summarise
 from advsurprise.experiments.figure import Figure, Results
@@ -32,7 +33,10 @@ def learning_curves(figure: Figure, results: Results) -> dict[str, bytes]:
         f"{', '.join(worlds)}; bold: interquartile mean over training seeds; shaded: its 95% bootstrap interval; thin: "
         f"each seed; means over 1/{figure.bins} of training"
     )
-    return plot.rendered({name: panel for name, panel in panels.items() if panel}, caption, spec)
+    panels = {name: panel for name, panel in panels.items() if panel}
+    if not panels:
+        raise UserError(f"there is nothing to draw of {figure.name} yet, as no measure has a value: train for longer")
+    return plot.rendered(panels, caption, spec)
 
 
 def _curve(figure: Figure, results: Results, world: str, arm: str, column: str) -> Curve | None:

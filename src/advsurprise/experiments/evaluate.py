@@ -67,10 +67,10 @@ def _means(seed: int, measured: dict[str, np.ndarray]) -> dict[str, Any]:
 def read(run: pathlib.Path) -> list[dict[str, Any]]:
     """What was written; nothing if nothing was. A file of before there were players is of sampled actions."""
     try:
-        found = json.loads((run / FILE).read_text())
+        entries = json.loads((run / FILE).read_text())
     except (OSError, ValueError):
         return []
-    return [{"player": SAMPLED, "end": True} | found] if isinstance(found, dict) else found
+    return [{"player": SAMPLED, "end": True} | entries] if isinstance(entries, dict) else entries
 
 
 def command(run: pathlib.Path, *, episodes: int, players: Sequence[str], end: bool) -> tuple[str, ...]:

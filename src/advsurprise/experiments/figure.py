@@ -71,7 +71,7 @@ SEEDS: dict[Scale, int] = {"small": 2, "full": 10}
 """Training seeds in the room worlds, from 0 on. Seeds from 100 on are those that settings are chosen on."""
 EPISODES: dict[Scale, int] = {"small": 100, "full": 500}
 """Episodes of each training seed's frozen policies in the room worlds."""
-RATES = {"two_cores": 20_000, "gpu": 1_500_000}
+RATES = {"two_cores": 20_000, "gpu": 3_000_000}
 """Environment steps per second in the room worlds: two cores of a CPU, and several runs side by side on one H200."""
 STARTING_S = {"two_cores": 40, "gpu": 30}
 """Seconds in which a run in a room world is compiled and its policies are played."""

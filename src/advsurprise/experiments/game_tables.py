@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from advsurprise.experiments.cells import markdown, over_seeds, read_csv, with_interval
-from advsurprise.experiments.figure import GREEDY, SAMPLED
-from advsurprise.experiments.zero_shot import ARMS, SCORE
+from advsurprise.experiments.figure import ALONE, GREEDY, SAMPLED
+from advsurprise.experiments.zero_shot import ARMS, ROLES, SCORE
 
 EARLIER = {"as-16": "16/16"}
 """Arms that were run in Take Cover before the others, by their turns there."""
@@ -18,10 +18,10 @@ def scores(world: str, digits: int) -> Callable[[pathlib.Path], str]:
 
     def make(results: pathlib.Path) -> str:
         rows = [row for row in read_csv(results / "games_h200_frozen.csv") if row["world"] == world]
-        found = {arm: _cells([row for row in rows if row["arm"] == arm], digits) for arm in ARMS}
+        cells = {arm: _cells([row for row in rows if row["arm"] == arm], digits) for arm in ARMS}
         if world == "doom/take-cover":
-            found |= _earlier(json.loads((results / "take_cover_eval_h200.json").read_text()), digits)
-        lines = [(ARMS[arm].label, *found[arm]) for arm in ARMS if any(found[arm])]
+            cells |= _earlier(json.loads((results / "take_cover_eval_h200.json").read_text()), digits)
+        lines = [(ARMS[arm].label, *cells[arm]) for arm in ARMS if any(cells[arm])]
         return markdown(("method", "seeds", "score, sampled", "score, greedy"), lines)
 
     return make
@@ -37,16 +37,39 @@ def _cells(rows: list[dict[str, Any]], digits: int) -> tuple[str, ...]:
 
 def _earlier(played: list[dict[str, Any]], digits: int) -> dict[str, tuple[str, ...]]:
     """Means and intervals over training seeds, of files that do not hold each seed's."""
-    found = {}
+    lines = {}
     for arm, turns in EARLIER.items():
         by_player = {each["player"]: each[SCORE] for each in played if each["turns"] == turns}
         cells = (by_player[player] for player in ("trained", "greedy"))
         shown = (with_interval(cell["mean"], cell["low"], cell["high"], digits) for cell in cells)
-        found[arm] = (f"{by_player['trained']['n']}", *shown)
-    return found
+        lines[arm] = (f"{by_player['trained']['n']}", *shown)
+    return lines
+
+
+LIVES = {
+    "turns-16": "turns of 16; the game ends with the life",
+    "turns-16 outlasts": "turns of 16; a game of 4 rounds outlasts lives",
+    "turns-16 outlasts-16": "turns of 16; a game of 16 rounds",
+    "turns-64/128 outlasts": "turns of 64 and 128; a game of 4 rounds",
+}
+PLAYERS = {SAMPLED: "both in turn, sampled", GREEDY: "greedy"} | {
+    f"{role}{ALONE}": f"{role.capitalize()} alone" for role in ROLES
+}
+
+
+def lives(results: pathlib.Path) -> str:
+    """Scores in Take Cover where a game of Adversarial Surprise ends with the body's life, and where it does not."""
+    rows, lines = read_csv(results / "take_cover_lives_cpu_frozen.csv"), []
+    for arm, label in LIVES.items():
+        mine = [row for row in rows if row["arm"] == arm]
+        by_player = [[row[SCORE] for row in mine if row["player"] == player] for player in PLAYERS]
+        cells = [over_seeds(values, 0) if len(values) > 1 else f"{values[0]:.0f}" for values in by_player]
+        lines.append((label, f"{len(by_player[0])}", *cells))
+    return markdown(("game", "seeds", *PLAYERS.values()), lines)
 
 
 TABLES: dict[str, Callable[[pathlib.Path], str]] = {
     "games-freeway": scores("atari/freeway", 1),
     "games-take-cover": scores("doom/take-cover", 0),
+    "games-lives": lives,
 }

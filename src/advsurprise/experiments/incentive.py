@@ -164,9 +164,9 @@ def _claim(
     sentence: str, values: np.ndarray, decide: Callable[[float, float], Verdict], measure: str = f"{PAY}, difference"
 ) -> Claim:
     """A claim about a mean over seeds, decided by Student's interval."""
-    found = estimate(values, over="episodes")
-    mean, low, high = found["mean"], found["low"], found["high"]
-    return Claim(sentence, PAPER, measure, mean, low, high, found["n"], decide(low, high))
+    estimated = estimate(values, over="episodes")
+    mean, low, high = estimated["mean"], estimated["low"], estimated["high"]
+    return Claim(sentence, PAPER, measure, mean, low, high, estimated["n"], decide(low, high))
 
 
 def _above(sentence: str, values: np.ndarray, measure: str = f"{PAY}, difference") -> Claim:
@@ -261,8 +261,8 @@ def _panel(axis, title: str, values: Callable[[str, str], np.ndarray], limits: t
     names = list(BEHAVIOURS)
     for offset, scope, shade, mark in ((-0.15, "episode", PALETTE[0], "o"), (0.15, "round", PALETTE[1], "s")):
         there = [name for name in names if len(values(scope, name))]
-        found = [estimate(values(scope, name), over="episodes") for name in there]
-        mean, low, high = (np.asarray([each[key] for each in found]) for key in ("mean", "low", "high"))
+        estimates = [estimate(values(scope, name), over="episodes") for name in there]
+        mean, low, high = (np.asarray([each[key] for each in estimates]) for key in ("mean", "low", "high"))
         heights = [names.index(name) + offset for name in there]
         spread = np.nan_to_num(np.stack([mean - low, high - mean]))
         axis.errorbar(

@@ -42,9 +42,10 @@ def _cost(figure: Figure, scale: Scale) -> dict[str, Any]:
     size |= {"worlds": list(worlds)} if len(worlds) < len(figure.worlds) else {}
     if figure.untrained:
         return size | {f"{where}_s": figure.untrained.seconds[scale] for where in figure.rates}
-    if figure.trained_for:
+    shared = FIGURES[figure.trained_for].arms if figure.trained_for else {}
+    if shared:
         size["trained_for"] = figure.trained_for
-    learning = [arm for arm in figure.arms.values() if arm.learns]
+    learning = [arm for name, arm in figure.arms.items() if arm.learns and name not in shared]
     total = len(worlds) * len(learning) * seeds * steps
     begun = len(worlds) * len(learning) * figure.stages[scale]
     return size | {
@@ -84,7 +85,7 @@ def _cost_text(cost: dict[str, Any]) -> str:
     where = f" in {', '.join(cost['worlds'])}" if "worlds" in cost else ""
     times = f"about {_time(cost['two_cores_s'])} on two cores, {_time(cost['gpu_s'])} on a GPU"
     if "trained_for" in cost:
-        times = f"the runs of {cost['trained_for']}"
+        times = f"the runs of {cost['trained_for']}" + (f" and {times} more" if cost["two_cores_s"] else "")
     return f"{cost['seeds']} seeds of {cost['steps']:,} steps{where}, {times}"
 
 

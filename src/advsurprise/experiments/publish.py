@@ -1,16 +1,19 @@
 """Puts figures that were made into results/, judged and drawn by the present code, and all their claims into one list.
 
 python -m advsurprise.experiments.publish runs/reproduce/*-full    # writes results/FIGURE/ and results/claims.json
+python -m advsurprise.experiments.publish --add runs/reproduce/doom-zero-shot-full    # keeps the arms that it has not
 python -m advsurprise.experiments.publish                          # makes claims and figures in results/ again
 """
 
 import dataclasses
 import json
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import tyro
 
+from advsurprise.errors import UserError
 from advsurprise.experiments.figure import Results
 from advsurprise.experiments.reproduce import ABOUT, CLAIMS, FIGURES, claims_of, contents, find
 from advsurprise.experiments.runs import script
@@ -23,6 +26,9 @@ class Publish:
 
     folders: tyro.conf.Positional[tuple[pathlib.Path, ...]] = ()
     """Folders that `advsurprise reproduce` has written."""
+    add: bool = False
+    """Keep what is published of a figure and is not in its folder: its runs may be made at several times, on several
+    machines."""
     out: pathlib.Path = pathlib.Path("results")
     """Where results go."""
 
@@ -37,6 +43,30 @@ def all_claims(out: pathlib.Path) -> list[dict[str, Any]]:
     return [claim for name, results in published(out).items() for claim in claims_of(find(name), results)]
 
 
+def added(
+    results: Results, about: dict[str, Any], old_results: Results, old_about: dict[str, Any]
+) -> tuple[Results, dict[str, Any]]:
+    """Results and what is said about them, with those runs of older ones that they do not have."""
+    if old_about["steps"] != about["steps"]:
+        raise UserError(
+            f"published runs of {about['figure']} have {old_about['steps']:,} steps, these {about['steps']:,}: methods "
+            "are compared after equally many"
+        )
+    there = {(run["world"], run["arm"]) for run in about["runs"]}
+
+    def kept(rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+        return tuple(row for row in rows if (row["world"], row["arm"]) not in there)
+
+    whole = Results(kept(old_results.rows) + results.rows, kept(old_results.frozen) + results.frozen)
+    if not (older := kept(old_about["runs"])):
+        return whole, about
+    runs = [*older, *about["runs"]]
+    names = {f"{name}s": list(dict.fromkeys(run[name] for run in runs)) for name in ("world", "arm")}
+    tuned = {arm: (old_about["tuned"] | about["tuned"])[arm] for arm in names["arms"]}
+    before = [*old_about.get("before", []), {name: old_about[name] for name in ("command", "versions", "date")}]
+    return whole, about | {"runs": runs, **names, "tuned": tuned, "before": before}
+
+
 def publish(asked: Publish) -> None:
     """Writes figures, claims and the list of all claims."""
     chosen = asked.folders or tuple(asked.out / name for name in published(asked.out))
@@ -45,6 +75,8 @@ def publish(asked: Publish) -> None:
         about = json.loads((folder / ABOUT).read_text())
         figure = find(about["figure"])
         to = asked.out / figure.name
+        if asked.add and (to / ABOUT).exists():
+            results, about = added(results, about, Results.read(to), json.loads((to / ABOUT).read_text()))
         files.make_folder(to)
         files.write_all(contents(figure, results, claims_of(figure, results), about, to))
         print(to)

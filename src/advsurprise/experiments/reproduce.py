@@ -13,6 +13,7 @@ import dataclasses
 import datetime
 import json
 import math
+import os
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -152,23 +153,39 @@ def _chosen(name: str, what: str, chosen: Sequence[str], there: dict[str, Any]) 
 # --------------------------------------------------------------------------------------------------------- making it
 
 
-def reproduce(asked: Asked, *, workers: int, log: Log) -> dict[str, Any]:
-    """Makes the figure; what is there already is not made again."""
+def reproduce(figures: Sequence[Asked], *, workers: int, log: Log) -> list[dict[str, Any]]:
+    """Makes figures, side by side: their runs wait for the same workers, and one that several figures show is trained
+    once. What is there already is not made again."""
     if workers < 1:
         raise UserError(f"--workers must be at least 1, not {workers}")
-    result: dict[str, Any] = {"figure": asked.figure.name, "out": str(asked.out), "signal": 0, "failed": {}}
-    if asked.figure.untrained:
-        files.make_folder(asked.out)
-        return result | write(asked, asked.figure.untrained.make(asked.scale, asked.seeds, log))
     # Runs that are there already and differ from those asked for are refused before anything is written.
-    jobs = [job(asked, world, arm) for world in asked.worlds for arm in asked.arms]
-    for folder in (asked.out, asked.runs):
-        files.make_folder(folder)
-    jobs = [each for each in jobs if each.commands]
-    result["failed"], result["signal"] = run_jobs(jobs, workers=workers, folder=asked.runs, log=log)
-    if result["failed"] or result["signal"]:
-        return result | {"claims": [], "files": []}
-    return result | write(asked, gather(asked))
+    jobs = {folder: each for asked in figures for folder, each in jobs_of(asked).items()}
+    for asked in figures:
+        for folder in (asked.out, asked.runs):
+            files.make_folder(folder)
+    here = pathlib.Path(os.path.commonpath([asked.runs for asked in figures]))
+    names = {folder: str(folder.relative_to(here)) for folder in jobs}
+    waiting = [dataclasses.replace(each, name=names[folder]) for folder, each in jobs.items() if each.commands]
+    failed, signal = run_jobs(waiting, workers=workers, folder=here, log=log)
+    results = []
+    for asked in figures:
+        why = {names[folder]: failed[names[folder]] for folder in jobs_of(asked) if names[folder] in failed}
+        about = {"figure": asked.figure.name, "out": str(asked.out), "signal": signal, "failed": why}
+        results.append(about | {"claims": [], "files": []} | _made(asked, log, stopped=bool(signal)))
+    return results
+
+
+def _made(asked: Asked, log: Log, *, stopped: bool) -> dict[str, Any]:
+    """Writes a figure whose runs are finished; nothing of one whose runs are not."""
+    if asked.figure.untrained:
+        return {} if stopped else write(asked, asked.figure.untrained.make(asked.scale, asked.seeds, log))
+    return {} if any(each.commands for each in jobs_of(asked).values()) else write(asked, gather(asked))
+
+
+def jobs_of(asked: Asked) -> dict[pathlib.Path, Job]:
+    """What is left to do of a figure, run by run."""
+    runs = [] if asked.figure.untrained else [(world, arm) for world in asked.worlds for arm in asked.arms]
+    return {folder_of(asked, *run): job(asked, *run) for run in runs}
 
 
 def job(asked: Asked, world: str, arm: str) -> Job:
@@ -328,15 +345,22 @@ def drawn(figure: Figure, results: Results) -> dict[str, bytes]:
     return figure.draw(results) if figure.draw else learning_curves(figure, results)
 
 
-def text(result: dict[str, Any]) -> str:
+def text(results: Sequence[dict[str, Any]]) -> str:
     """What was made, for a person."""
-    if result["failed"] or result["signal"]:
-        words = [f"{name} failed: {reason}" for name, reason in result["failed"].items()]
-        return "\n".join([*words, "Give the same command again to go on."])
-    lines = []
+    parts = [_text(each) for each in results]
+    if len(parts) > 1:
+        parts = [f"{each['figure']}\n{part}" for each, part in zip(results, parts, strict=True)]
+    unfinished = any(each["failed"] or each["signal"] for each in results)
+    return "\n\n".join([*filter(None, parts), *(["Give the same command again to go on."] if unfinished else [])])
+
+
+def _text(result: dict[str, Any]) -> str:
+    lines = [f"{name} failed: {reason}" for name, reason in result["failed"].items()]
     for each in result["claims"]:
         lines.append(f"{each['verdict']:14}{each['claim']}")
         known = each["ours"] is not None
         number = f"{each['ours']:.3g} [{each['low']:.3g}, {each['high']:.3g}]" if known else "no number"
         lines.append(f"{'':14}{number}, {each['measure']}, {each['seeds']} seeds")
-    return "\n".join([*lines, "", *result["files"]])
+    if result["claims"]:
+        lines.append("")
+    return "\n".join([*lines, *result["files"]])

@@ -19,7 +19,7 @@ from jaxtyping import Float
 
 from advsurprise import envs
 from advsurprise.api import EVALUATION_SEED, Trained, load
-from advsurprise.evaluation.play import evaluator, play, play_host_seeds
+from advsurprise.evaluation.play import evaluator, play, play_host
 from advsurprise.experiments.cells import seed_means
 from advsurprise.experiments.figure import LAST, Arm, Batch
 from advsurprise.experiments.runs import say, script, train_all, training
@@ -91,23 +91,23 @@ def tune(asked: Tuning, *, log: Log = say) -> dict[str, Any]:
     files.make_folder(asked.out)
     runs = [(method, name) for method in sweep.own for name in sweep.settings_of(method)]
     train_all([_job(asked, *each) for each in runs], workers=asked.workers, folder=asked.out, log=log)
-    found = {
+    results = {
         "sweep": asked.sweep,
         "seeds": sweep.seeds,
         "steps": asked.steps or sweep.steps,
         "methods": {each: judged(asked, each) for each in sweep.own},
     }
-    contents = {asked.out / "tuning.json": json.dumps(found, indent=1)}
+    contents = {asked.out / "tuning.json": json.dumps(results, indent=1)}
     if asked.write:
-        contents[asked.write] = json.dumps(chosen(found), indent=1) + "\n"
+        contents[asked.write] = json.dumps(chosen(results), indent=1) + "\n"
     files.write_all(contents)
-    return found
+    return results
 
 
-def chosen(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def chosen(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The settings of each method whose mean over seeds is best."""
-    sweep = SWEEPS[found["sweep"]]
-    return {method: sweep.settings_of(method)[best(each["worth"])] for method, each in found["methods"].items()}
+    sweep = SWEEPS[results["sweep"]]
+    return {method: sweep.settings_of(method)[best(each["worth"])] for method, each in results["methods"].items()}
 
 
 def best(worth: dict[str, list[float]]) -> str:
@@ -208,7 +208,7 @@ def _opened(run: Trained, episodes: int) -> Iterator[Callable[[list[Agent]], lis
         return
     with contextlib.closing(world.open(episodes, seeds=len(run.agents), **fields)) as host:
         collector = evaluator(host)
-        yield lambda agents: play_host_seeds(collector, agents, episodes=episodes, seed=EVALUATION_SEED)
+        yield lambda agents: play_host(collector, agents, episodes=episodes, seed=EVALUATION_SEED)
 
 
 def over_opponents(paid: Float[np.ndarray, "2 settings settings seeds"]) -> Table:

@@ -1,6 +1,6 @@
 """A variant that is not the paper's, beside the paper's algorithm: does it explore and still?
 
-The arms that `coverage` has too are the same runs: `--runs` takes them from its folder.
+Its runs lie among those of `coverage`, which has two of its arms too.
 """
 
 from advsurprise.experiments.figure import Arm, Claim, Figure, Results
@@ -53,4 +53,5 @@ FIGURE = Figure(
     columns=(EPISODE, "mean/rooms_episode", "end/rooms_life", STILLED, "mean/stilled", "scored_surprise"),
     drawn=(EPISODE, STILLED),
     judge=judge,
+    trained_for="coverage",
 )

@@ -27,6 +27,8 @@ ROOM_COLUMNS = ("end/rooms_episode", "end/stilled", "mean/stilled", "end/rooms_l
 GAME_COLUMNS = ("game/score", "end/episode_length", "scored_surprise", "common_surprise", "explore/entropy")
 QUARTER = {"bodies": 256, "ppo.minibatch": 2048, "ppo.lr": 1e-3}
 """Four times the samples of the authors' batch, in as many minibatches."""
+MIDDLE = {"bodies": 128, "ppo.minibatch": 1024, "ppo.lr": 1e-3}
+"""Twice the samples, in as many minibatches."""
 NO_PRIOR = {"method.pay_prior": False}
 ROUND = {"method.scope": "round"}
 TWO_MODELS = ROUND | NO_PRIOR | {"method.explore_scope": "episode"}
@@ -35,6 +37,8 @@ WHOLE_TURN = {"method.explore_pay": "control"}
 """Explore is paid for all of Control's steps, not the scored ones alone."""
 BEST = turns(16, 8) | QUARTER | TWO_MODELS | WHOLE_TURN
 """The best so far of those that keep the rooms that they have learned to visit."""
+FALLING = {"ppo.lr_end_steps": STEPS}
+"""The learning rate falls to 0 at the end."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "turns-32": {},
     "turns-32 minibatch-1024 no-prior": {"ppo.minibatch": 1024} | NO_PRIOR,
@@ -58,8 +62,25 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "turns-16/8 large two-models whole-turn": BEST,
     "turns-16/8 large two-models whole-turn gamma-0.995": BEST | {"method.gamma": 0.995},
     "turns-16/8 large two-models whole-turn entropy-0.003": BEST | {"ppo.entropy_coef": 0.003},
-    "turns-16/8 large two-models whole-turn falling-rate": BEST | {"ppo.lr_end_steps": STEPS},
+    "turns-16/8 large two-models whole-turn falling-rate": BEST | FALLING,
     "turns-16/8 large two-models whole-turn lambda-0.98": BEST | {"ppo.gae_lambda": 0.98},
+    "turns-24/8 large two-models whole-turn": BEST | turns(24, 8),
+    "turns-24/8 large two-models whole-turn falling-rate": BEST | turns(24, 8) | FALLING,
+    "turns-20/12 large two-models whole-turn falling-rate": BEST | turns(20, 12) | FALLING,
+    "turns-12/4 large two-models whole-turn falling-rate": BEST | turns(12, 4) | FALLING,
+    "turns-12/4 large two-models whole-turn": BEST | turns(12, 4),
+    "turns-12/4 large two-models whole-turn entropy-0.003": BEST | turns(12, 4) | {"ppo.entropy_coef": 0.003},
+    "turns-12/4 large two-models whole-turn gamma-0.995": BEST | turns(12, 4) | {"method.gamma": 0.995},
+    "turns-8/4 large two-models whole-turn": BEST | turns(8, 4),
+    "turns-6/2 large two-models whole-turn": BEST | turns(6, 2),
+    "turns-32 middle": MIDDLE,
+    "turns-32 middle no-prior": MIDDLE | NO_PRIOR,
+    "turns-16 middle no-prior": turns(16) | MIDDLE | NO_PRIOR,
+    "turns-12/4 middle two-models whole-turn": BEST | turns(12, 4) | MIDDLE,
+    "turns-24/8 large two-models whole-turn falling-rate gamma-0.995": BEST
+    | turns(24, 8)
+    | FALLING
+    | {"method.gamma": 0.995},
 }
 
 
@@ -70,6 +91,7 @@ DOOM_VARIANTS: dict[str, dict[str, Any]] = {
     "turns-16": turns(16),
     "turns-64/128 outlasts": OUTLASTS,
     "turns-16 outlasts": turns(16) | OUTLASTS,
+    "turns-16 outlasts-16": turns(16) | {"method.rounds": 16},
     "turns-32 outlasts": turns(32) | OUTLASTS,
     "turns-16 outlasts two-models": turns(16) | OUTLASTS | TWO_MODELS,
 }

@@ -12,13 +12,20 @@ from advsurprise.experiments.settings import GAME_BATCH, TUNED_GAMES, turns
 from advsurprise.experiments.verdicts import RESAMPLES, Values, more
 
 SCORE = zero_shot_plot.SCORE
+SHORT, LASTING = "as-16", "as-rounds"
 OURS, BASELINES, ROLES = "as", ("rnd", "smirl", "agac", "asp"), ("explore", "control")
 SURE = 0.95
 NOT_THERE = "not in the paper"
 COLUMNS = (SCORE, "end/episode_length", "scored_surprise", "common_surprise", "steps_per_s")
 ARMS = {
     OURS: Arm("Adversarial Surprise", "adversarial-surprise", alone=ROLES),
-    "as-16": Arm("Adversarial Surprise, turns of 16", "adversarial-surprise", turns(16), alone=ROLES),
+    SHORT: Arm("Adversarial Surprise, turns of 16", "adversarial-surprise", turns(16), alone=ROLES),
+    LASTING: Arm(
+        "Adversarial Surprise, turns of 16, games outlast lives",
+        "adversarial-surprise",
+        turns(16) | {"method.rounds": 4},
+        alone=ROLES,
+    ),
     "rnd": Arm("RND", "rnd"),
     "smirl": Arm("SMiRL", "smirl"),
     "agac": Arm("AGAC", "agac"),
@@ -94,7 +101,8 @@ def _is_best(scores: list[Values]) -> np.ndarray:
 
 
 def _not_in_the_paper(results: Results, games: dict[str, str], measure: str) -> list[Claim]:
-    """Both roles in turn against each role alone, and our turns against the paper's."""
+    """Both roles in turn against each role alone, our turns against the paper's, and games that outlast lives against
+    games that end with them."""
     made = []
     for world, game in games.items():
         both = _score(results, world, OURS)
@@ -103,10 +111,13 @@ def _not_in_the_paper(results: Results, games: dict[str, str], measure: str) -> 
             if len(both) and len(alone):
                 sentence = f"Explore and Control in turn score more than {name} in {game}"
                 made.append(more(sentence, NOT_THERE, f"{measure}, frozen policies", both, alone))
-        short = _score(results, world, "as-16")
+        short, lasting = (_score(results, world, arm) for arm in (SHORT, LASTING))
         if len(both) and len(short):
             sentence = f"turns of 16 steps score more than turns of 64 and 128 in {game}"
             made.append(more(sentence, NOT_THERE, f"{measure}, frozen policies", short, both))
+        if len(lasting) and len(short):
+            sentence = f"games that outlast lives score more than games that end with them in {game}"
+            made.append(more(sentence, NOT_THERE, f"{measure}, frozen policies", lasting, short))
     return made
 
 

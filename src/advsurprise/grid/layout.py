@@ -114,3 +114,20 @@ def scatter_balls(
     codes = tiles.ball(jnp.arange(rooms)[:, None], colour).reshape(-1)
     cells = floor_cell(chain, order, size=size, view=view).reshape(-1)
     return Objects(jnp.where(present, cells, balls.ABSENT), jnp.where(present, codes, tiles.WALL).astype(jnp.uint8))
+
+
+def num_bits(rooms: int) -> int:
+    """Random words that the layout of so many rooms takes."""
+    return rooms * (3 + NUM_SLOTS) + 1
+
+
+def name_bits(bits: UInt32[Array, " n"], rooms: int) -> dict[str, Array]:
+    """One draw of random words, cut up by use."""
+    kinds, doors, boxes, rest = (
+        bits[:rooms],
+        bits[rooms : 2 * rooms],
+        bits[2 * rooms : 3 * rooms],
+        bits[3 * rooms :],
+    )
+    slots = rest[: rooms * NUM_SLOTS].reshape(rooms, NUM_SLOTS)
+    return {"kinds": kinds, "doors": doors, "boxes": boxes, "slots": slots, "direction": rest[-1:]}

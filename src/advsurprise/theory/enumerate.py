@@ -1,109 +1,27 @@
 """From a pure world to a block MDP: breadth-first search over its true states, with exact emission entropies.
 
-The only file of the theory that knows jax and the worlds. A world is read through a `Reader`: what of its
-state decides the future, what the body sees, and which entries of that are redrawn uniformly at every step.
-`RoomReader` reads the room worlds with lights; `WholeState` reads worlds without hidden noise, by all of
-their state.
+The only file of the theory that knows jax and the worlds. A world gives a `Reader` of its states: what of a state
+decides the future, what the body sees, and which entries of that are redrawn uniformly at every step.
 """
 
-import abc
 import dataclasses
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
-from advsurprise.envs import rooms
+from advsurprise import envs
 from advsurprise.envs.base import AbstractEnv
+from advsurprise.envs.reader import RANDOM, Reader
 from advsurprise.errors import UserError
-from advsurprise.grid import geometry, tiles, view
 from advsurprise.theory.block_mdp import BlockMDP, from_arrays
 
 QUICK = {"xla_backend_optimization_level": 0}
 """The search takes milliseconds and compiling it seconds: compile without optimisation."""
-RANDOM = -1
-"""Marks an entry of a view that is redrawn at every step."""
 MOST_STATES = 1500
 """Larger worlds are refused: the tables of the theory are dense."""
-FACING = (">", "v", "<", "^")
-
-
-class Read(NamedTuple):
-    """One state as the theory sees it."""
-
-    identity: Int[Array, "*batch n"]
-    """Everything that decides what can happen next; equal for states that are one true state."""
-    seen: Int[Array, "*batch m"]
-    """What the body sees, `RANDOM` where the entry is noise."""
-
-
-class Reader(abc.ABC):
-    """How to read the states of a world."""
-
-    choices: int
-    """How many equally likely values a random entry takes."""
-
-    @abc.abstractmethod
-    def read(self, state: Any) -> Read:
-        """The state as the theory sees it; traced by jax."""
-
-    @abc.abstractmethod
-    def name(self, state: Any) -> str:
-        """A name for the state; `state` is one numpy state."""
-
-
-class WholeState(Reader):
-    """Reads all of the state; for worlds that hide no noise in it."""
-
-    choices = 1
-
-    def __init__(self, env: AbstractEnv):
-        self.env = env
-
-    def read(self, state: Any) -> Read:
-        leaves = [jnp.ravel(leaf).astype(jnp.int32) for leaf in jax.tree.leaves(state)]
-        return Read(jnp.concatenate(leaves), jnp.ravel(self.env.observe(state)).astype(jnp.int32))
-
-    def name(self, state: Any) -> str:
-        return "state " + " ".join(str(int(x)) for leaf in jax.tree.leaves(state) for x in np.ravel(leaf))
-
-
-class RoomReader(Reader):
-    """Reads a room world with lights: grid, body and what is stilled; not clock, counters or colours.
-
-    A stilled room keeps the colours it has at that moment. Which ones does not change what can happen, so it
-    is left out, and lights that do not flash count as certain.
-    """
-
-    choices = tiles.NUM_COLOURS
-
-    def __init__(self, env: rooms.RoomWorld):
-        if env.noise != "lights":
-            raise UserError(
-                "balls wander, so their places are part of the state: set noise=lights to enumerate a world"
-            )
-        self.env = env
-
-    def read(self, state: rooms.RoomState) -> Read:
-        body = [state.position, state.direction, state.carried]
-        body = jnp.stack([part.astype(jnp.int32) for part in body])
-        stilled = state.stilled.astype(jnp.int32)
-        identity = jnp.concatenate([body, stilled, state.grid.astype(jnp.int32)])
-        codes = _codes_in_view(self.env, state)
-        flashing = tiles.is_light(codes) & ~state.stilled[jnp.clip(codes - tiles.LIGHT, 0, self.env.rooms - 1)]
-        classes = jnp.asarray(tiles.CLASS_OF)[codes].astype(jnp.int32)
-        return Read(identity, jnp.where(flashing, RANDOM, classes))
-
-    def name(self, state: rooms.RoomState) -> str:
-        x, y = geometry.coordinates(int(state.position), size=self.env.grid, view=self.env.view)
-        doors = state.grid[state.doors]
-        parts = [f"({x},{y}){FACING[int(state.direction)]}"]
-        parts += [f"door {_door(int(code))}" for code in doors]
-        parts += [f"room {room} still" for room in np.flatnonzero(state.stilled)]
-        parts += ["carrying"] if int(state.carried) != tiles.EMPTY else []
-        return " ".join(parts)
 
 
 def enumerate_world(
@@ -122,7 +40,7 @@ def enumerate_world(
     `labelled` the observation is the view together with the true state, which makes it one and leaves every
     emission entropy as it is; without, such a world is refused and two of the states are named.
     """
-    reader = reader or (RoomReader(env) if isinstance(env, rooms.RoomWorld) else WholeState(env))
+    reader = reader or env.reader
     graph = _search(env, reader, seed, most)
     states = _unique_names(
         [reader.name(jax.tree.map(lambda leaf, i=i: leaf[i], graph.states)) for i in range(graph.count)]
@@ -166,8 +84,8 @@ def small_rooms() -> list[BlockMDP]:
     With a short turn, and with one that meets the assumptions.
     """
     small = {"min_side": 4, "max_side": 4, "grid": 8, "view": 3}
-    door = enumerate_world(rooms.make("rooms/door", **small), name="rooms/door, short", horizon=6)
-    switch = rooms.make("rooms/switch", **small)
+    door = enumerate_world(envs.make("rooms/door", **small), name="rooms/door, short", horizon=6)
+    switch = envs.make("rooms/switch", **small)
     switch = enumerate_world(switch, seed=2, name="rooms/switch, long", horizon=24)
     return [door, dataclasses.replace(door, name="rooms/door, long", horizon=17), switch]
 
@@ -246,20 +164,6 @@ def _place(identity: Int[np.ndarray, "n A k"], index: dict[bytes, int]):
             fresh.append(place)
         rows[place] = index[mark]
     return rows, fresh
-
-
-def _codes_in_view(env: rooms.RoomWorld, state: rooms.RoomState) -> Int[Array, " cells"]:
-    """Tile codes in view before lights get their colours, as `grid.view.look` sees them."""
-    cells = geometry.view_cells(state.position, state.direction, size=env.grid, view=env.view)
-    codes = state.grid[cells]
-    lit = view.visible(~tiles.is_opaque(codes), view=env.view)
-    own = jnp.arange(env.view**2) == (env.view // 2) * env.view + env.view - 1
-    shown = jnp.where(own, state.carried, jnp.where(lit, codes, jnp.uint8(tiles.UNSEEN)))
-    return shown.astype(jnp.int32)
-
-
-def _door(code: int) -> str:
-    return "open" if tiles.is_open_door(code) else "locked" if tiles.is_locked_door(code) else "shut"
 
 
 def _unique_names(names: list[str]) -> tuple[str, ...]:

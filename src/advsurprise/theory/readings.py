@@ -17,7 +17,7 @@ from advsurprise.theory.coverage import (
     semiquasimetric,
     symmetric,
 )
-from advsurprise.theory.game import Solution, commitment, solve, turn_marginals
+from advsurprise.theory.game import Solution, commitment, solve
 from advsurprise.theory.solutions import StateVerdict, covered_by_some_answer, every_solution
 from advsurprise.theory.zoo import random_world
 
@@ -58,11 +58,6 @@ class Case:
         """`yes`, `no` or `open`: does every solution cover?"""
         seen = {each.verdict for each in self.always}
         return "no" if "not always" in seen else "open" if "open" in seen else "yes"
-
-    @property
-    def turn_covers(self) -> bool:
-        """Whether the states visited at any step of the turn, the hand-over included, T-cover."""
-        return self.covers(turn_marginals(self.world, self.horizon, self.solution).max(axis=0))
 
 
 def examine(world: BlockMDP, horizon: int, verdicts: dict[str, Verdict], quasi: Float[np.ndarray, "S S"]) -> Case:

@@ -52,7 +52,7 @@ class Event(NamedTuple):
     name: str
     """Which one."""
     status: Status
-    """How it stands now."""
+    """Its status now."""
     retries: int = 0
     """How often it was begun again after something had killed it."""
     reason: str = ""

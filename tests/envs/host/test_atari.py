@@ -327,4 +327,3 @@ def test_listing_worlds_imports_no_ale_py():
 def test_scores_are_of_known_games():
     assert set(atari_scores.SCORES) <= set(atari.games())
     assert set(atari.PAPER_GAMES) <= set(atari_scores.SCORES)
-    assert atari_scores.human_normalised("freeway", 14.8) == pytest.approx(0.5)

@@ -192,7 +192,7 @@ def test_self_play_in_gymnasium_worlds():
     # The counter never shows the same twice, so Bob never gets there: every game ends with the clock.
     assert np.array_equal(over, np.asarray(rollout.signal.time) == 5)
     assert not np.asarray(rollout.signal.solved).any()
-    result = play_host(host, agent, episodes=20, seed=0)
+    result = play_host(host, [agent], episodes=20, seed=0)[0]
     was_set = result["task_set"] == 1
     assert 0 < was_set.sum() < 20
     assert np.array_equal(np.isnan(result["solved"]), ~was_set)

@@ -1,6 +1,6 @@
 """`advsurprise check-env` for pure worlds of other JAX libraries: what is wrong, a sentence for each fault.
 
-What cannot be compiled is found by tracing, what depends on more than its arguments by tracing and running twice.
+What cannot be compiled is detected by tracing, what depends on more than its arguments by tracing and running twice.
 """
 
 import contextlib

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from advsurprise.envs.foreign.world import ForeignEnv
 
 LIBRARIES = {"gymnax": "an environment of gymnax", "pgx": "a game of pgx"}
-"""What can stand before the colon instead of a module, and what its worlds are."""
+"""What can be written before the colon instead of a module, and what its worlds are."""
 PLAIN = (bool, int, float, str)
 """Types of fields that can be set; others keep their defaults."""
 
@@ -51,7 +51,7 @@ def is_foreign(name: str) -> bool:
 def world(name: str) -> World:
     """The pure world behind a name; whether there is one, and its fields, are known when it is made."""
     what = LIBRARIES.get(name.partition(":")[0], "a JAX environment with gymnax's interface")
-    return World(name, what, "pure", functools.partial(_build, name), None)
+    return World(name, what, "pure", functools.partial(_build, name), None, foreign=True)
 
 
 def _build(name: str, /, **fields: Any) -> "ForeignEnv":
@@ -62,7 +62,7 @@ def _build(name: str, /, **fields: Any) -> "ForeignEnv":
 
 @functools.lru_cache(maxsize=32)
 def _built(name: str, fields: tuple[tuple[str, type, Any], ...]) -> "ForeignEnv":
-    """The same world for the same fields, so that what was compiled for it is found again."""
+    """The same world for the same fields, so that what was compiled for it is used again."""
     from advsurprise.envs.foreign.world import build
 
     return build(make(name, {key: value for key, _, value in fields}))

@@ -58,7 +58,7 @@ class ForeignState(eqx.Module):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Foreign:
-    """An environment as it was made, and what was found out about it. Equal to itself only."""
+    """An environment as it was made, and what is known about it. Equal to itself only."""
 
     made: Made
     """The environment and its parameters."""
@@ -121,7 +121,7 @@ class ForeignEnv(AbstractEnv[ForeignState]):
 
 
 def build(made: Made) -> ForeignEnv:
-    """The world, or the sentence of the first fault that is found without running it."""
+    """The world, or the sentence of the first fault that shows without running it."""
     obs, state = read_reset(made)
     actions, about = describe_actions(made)
     state = read_step(made, obs, state)

@@ -65,9 +65,3 @@ SCORES: dict[str, tuple[float, float]] = {
     "zaxxon": (32.5, 9173.3),
 }
 """(random, human) of each game."""
-
-
-def human_normalised(game: str, score: float) -> float:
-    """0 for random play, 1 for the tester's score."""
-    random, human = SCORES[game]
-    return (score - random) / (human - random)

@@ -59,12 +59,12 @@ def open_host(
 ) -> "Host":
     """Opens a scenario for some bodies of each seed."""
     chosen = DoomSettings(**settings)
-    told = spec(scenario, chosen)
+    described = spec(scenario, chosen)
     from advsurprise.envs.host.pool import BodyHost
 
     kwargs = {"scenario": scenario} | dataclasses.asdict(chosen)
     maker = Maker(f"{PACKAGE}.doom_body:make_body", kwargs, clean_up=f"{PACKAGE}.doom_engine:clean_up")
-    return BodyHost(told, maker, seeds=seeds, bodies=bodies, groups=groups, workers=workers)
+    return BodyHost(described, maker, seeds=seeds, bodies=bodies, groups=groups, workers=workers)
 
 
 def read_spec(scenario: str, **settings: Any) -> "EnvSpec":

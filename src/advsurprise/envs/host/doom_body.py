@@ -26,7 +26,7 @@ def make_body(scenario: str, **settings: Any) -> "DoomBody":
 class DoomBody(Body):
     """A game of its own, in a process that ViZDoom starts; an episode is its seed and the actions since.
 
-    ViZDoom gives no frame once an episode has ended by itself: the last one before stands for it.
+    ViZDoom gives no frame once an episode has ended by itself: the last one before it is used.
     """
 
     frees_gil: ClassVar[bool] = True

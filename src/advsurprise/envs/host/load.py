@@ -28,8 +28,8 @@ def is_gymnasium(name: str) -> bool:
 
 def world(name: str) -> World:
     """The host world behind a name of Gymnasium's; whether there is one is known when it is opened."""
-    spec = functools.partial(_spec, name)
-    return World(name, "a Gymnasium environment", "host", functools.partial(_open, name), None, spec=spec)
+    spec, build = functools.partial(_spec, name), functools.partial(_open, name)
+    return World(name, "a Gymnasium environment", "host", build, None, spec=spec, foreign=True)
 
 
 def _spec(name: str, *, vectorization: Any = "auto", **kwargs: Any) -> "EnvSpec":

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 RESET, STEP, RELOCATE, SAVE, LOAD = range(5)
-"""What a worker can be told to do; steps and relocations with the slot to write to, resets with that of each group."""
+"""Requests to a worker; steps and relocations with the slot to write to, resets with that of each group."""
 DONE, FAILED, REFUSED = range(3)
 """How a worker answers: done; an error, after which it exits; a mistake of the user's, in one sentence."""
 NO_ACTION = -1

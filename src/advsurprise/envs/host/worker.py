@@ -1,6 +1,6 @@
 """A process that steps some bodies of a host world, and how bodies are stepped. Imports no jax.
 
-It is told what to do over a socket, and finds actions and leaves results in memory that it shares with the host. It
+It gets requests over a socket, and reads actions from and writes results to memory that it shares with the host. It
 exits when the socket is closed at the other end, whatever became of the host.
 """
 

@@ -173,7 +173,7 @@ class ProcessWorker(Worker):
 
 
 class LocalWorker(Worker):
-    """Bodies in this process, which do what they are told when the answer is waited for."""
+    """Bodies in this process, which act when the answer is waited for."""
 
     def __init__(self, setup: Setup, arrays: Arrays):
         super().__init__(setup)
