@@ -10,7 +10,7 @@ import pytest
 from advsurprise.cli import main as cli
 from advsurprise.errors import UserError
 from advsurprise.experiments import control, coverage, emergence, horizon, reproduce
-from advsurprise.experiments.figure import Arm, Claim, Figure, Results
+from advsurprise.experiments.figure import Arm, Claim, Figure, Results, Untrained
 
 SEEDS = 6
 
@@ -100,6 +100,20 @@ def test_what_has_no_values_yet_is_not_drawn():
     rows = tuple({"world": world, "arm": arm, "seed": 0, "step": 1000} for world, arm in emergence.FIGURE.runs)
     with pytest.raises(UserError, match="nothing to draw of emergence yet"):
         reproduce.drawn(emergence.FIGURE, Results(rows, ()))
+
+
+def test_a_figure_that_cannot_be_made_leaves_the_others_alone(tmp_path, monkeypatch):
+    def make(name, rows):
+        untrained = Untrained(lambda scale, seeds, log: Results(rows, ()), {"small": 1, "full": 1})
+        return dataclasses.replace(TINY, name=name, judge=lambda results: [], untrained=untrained)
+
+    row = {"world": "ladder/game", "arm": "task", "seed": 0, "step": 1000}
+    for name, rows in {"empty": (row,), "whole": (row | {"end/total": 1.0},)}.items():
+        monkeypatch.setitem(reproduce.FIGURES, name, make(name, rows))
+    asked = [reproduce.ask(name, scale="small", out=tmp_path / name) for name in ("empty", "whole")]
+    empty, whole = reproduce.reproduce(asked, workers=1, log=lambda line: None)
+    assert "nothing to draw of empty yet" in empty["failed"]["empty"]
+    assert (whole["failed"], (tmp_path / "whole" / "whole.png").exists()) == ({}, True)
 
 
 def test_the_list_says_what_each_costs_and_what_came_of_it(tmp_path, monkeypatch, capsys):

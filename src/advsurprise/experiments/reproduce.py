@@ -171,7 +171,11 @@ def reproduce(figures: Sequence[Asked], *, workers: int, log: Log) -> list[dict[
     for asked in figures:
         why = {names[folder]: failed[names[folder]] for folder in jobs_of(asked) if names[folder] in failed}
         about = {"figure": asked.figure.name, "out": str(asked.out), "signal": signal, "failed": why}
-        results.append(about | {"claims": [], "files": []} | _made(asked, log, stopped=bool(signal)))
+        try:
+            made = _made(asked, log, stopped=bool(signal))
+        except UserError as error:  # the other figures are made all the same
+            made = {"failed": why | {asked.figure.name: str(error)}}
+        results.append(about | {"claims": [], "files": []} | made)
     return results
 
 
