@@ -8,7 +8,7 @@ from advsurprise.experiments import verdicts
 
 
 def test_the_difference_is_that_of_the_middle_halves():
-    first, second = np.array([0.0, 1, 2, 3, 100, 4, 5, 6]), np.array([1.0, 1, 1, 1])
+    first, second = np.array([0.0, 1, 2, 3, 100, 4, 5, 6]), np.ones(5)
     ours, low, high = verdicts.difference(first, second)
     assert ours == pytest.approx(np.mean([2, 3, 4, 5]) - 1)
     assert low < ours < high
@@ -26,6 +26,30 @@ def test_its_interval_is_the_bootstraps_of_scipy():
         rng=np.random.default_rng(1),
     ).confidence_interval
     assert (low, high) == pytest.approx((theirs.low, theirs.high), abs=0.06)
+
+
+@pytest.mark.parametrize("numbers", [(3, 3), (5, 3), (2, 4)])
+def test_of_few_seeds_the_interval_is_welchs(numbers):
+    rng = np.random.default_rng(sum(numbers))
+    first, second = (rng.normal(index, 1 + index, number) for index, number in enumerate(numbers))
+    theirs = stats.ttest_ind(first, second, equal_var=False).confidence_interval()
+    assert verdicts.difference(first, second) == pytest.approx((first.mean() - second.mean(), theirs.low, theirs.high))
+    alone = stats.ttest_1samp(second, 0).confidence_interval()
+    assert verdicts.mean(second) == pytest.approx((second.mean(), alone.low, alone.high))
+
+
+@pytest.mark.parametrize(("numbers", "least"), [((3, 3), 0.94), ((5, 3), 0.94), ((5, 5), 0.9), ((10, 10), 0.93)])
+def test_intervals_cover_as_often_as_they_say(numbers, least):
+    """Of 500 differences between equal arms; a bootstrap of 3 seeds would cover 0.79."""
+    rng = np.random.default_rng(0)
+    estimates = [verdicts.difference(*(rng.normal(size=number) for number in numbers)) for _ in range(500)]
+    assert np.mean([low <= 0 <= high for _, low, high in estimates]) >= least
+
+
+def test_one_seed_decides_nothing_and_equal_seeds_have_no_width():
+    ours, low, high = verdicts.difference(np.array([5.0]), np.zeros(3))
+    assert (ours, verdicts.verdict(low, high)) == (5.0, "undecided")
+    assert verdicts.difference(np.ones(3), np.zeros(3)) == (1.0, 1.0, 1.0)
 
 
 def test_the_probability_of_improvement_counts_ties_half():

@@ -1,16 +1,22 @@
-"""Statistics behind claims. Intervals are 95% and over training seeds: seeds are drawn anew with replacement, of each
-arm independently."""
+"""Statistics behind claims. Intervals are 95% and over training seeds: a bootstrap that resamples the seeds of each arm
+independently, or Student's t where there are too few seeds to resample."""
 
 from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import stdtrit
 
 from advsurprise.evaluation.curves import draws, iqm
+from advsurprise.evaluation.statistics import estimate
 from advsurprise.experiments.figure import Claim, Verdict
 
 RESAMPLES = 5000
 QUANTILES = (0.025, 0.975)
+FEWEST = 5
+"""Seeds per arm from which on intervals are bootstrapped. With fewer they are too narrow: the interval of a difference
+covers 0.79 of the time with 3 seeds per arm, 0.88 with 5 and 3, 0.93 to 0.94 with 5, 0.95 from 8 on (normal and
+exponential values); Welch's covers 0.95 or more throughout."""
 
 Values = Float[np.ndarray, " _"]
 """One number per training seed."""
@@ -19,8 +25,25 @@ Estimate = tuple[float, float, float]
 
 
 def difference(first: Values, second: Values) -> Estimate:
-    """Difference of the interquartile means."""
+    """Difference of the interquartile means; of the means, with Welch's interval, if an arm has fewer than `FEWEST`
+    seeds."""
+    first, second = _known(first), _known(second)
+    if 0 < min(len(first), len(second)) < FEWEST:
+        return _welch(first, second)
     return _between(first, second, lambda a, b: iqm(a) - iqm(b))
+
+
+def _welch(first: Values, second: Values) -> Estimate:
+    """x̄ − ȳ ± t₀.₉₇₅(ν) √(u + v), u = s_x²/n, v = s_y²/m, ν = (u + v)² / (u²/(n−1) + v²/(m−1))."""
+    between = float(np.mean(first) - np.mean(second))
+    if min(len(first), len(second)) < 2:
+        return between, float("nan"), float("nan")
+    u, v = (np.var(each, ddof=1) / len(each) for each in (first, second))
+    if u + v == 0:
+        return between, between, between
+    freedom = (u + v) ** 2 / (u**2 / (len(first) - 1) + v**2 / (len(second) - 1))
+    half = float(stdtrit(freedom, QUANTILES[1]) * np.sqrt(u + v))
+    return between, between - half, between + half
 
 
 def improvement(first: Values, second: Values) -> Estimate:
@@ -35,7 +58,11 @@ def improvement(first: Values, second: Values) -> Estimate:
 
 
 def mean(values: Values) -> Estimate:
-    """Interquartile mean."""
+    """Interquartile mean; the mean, with Student's interval, of fewer than `FEWEST` seeds."""
+    values = _known(values)
+    if 0 < len(values) < FEWEST:
+        student = estimate(values, over="training seeds")
+        return student["mean"], student["low"], student["high"]
     return _between(values, values, lambda a, _: iqm(a))
 
 
@@ -59,7 +86,7 @@ def top_half(values: Values) -> float:
 
 
 def area(steps: Float[np.ndarray, " T"], values: Float[np.ndarray, "S T"]) -> Values:
-    """Each seed's mean over training, by the trapezoid rule: larger for what rises sooner or higher."""
+    """Each seed's mean over training, by the trapezoid rule: larger for a curve that rises sooner or higher."""
     return np.trapezoid(values, steps, axis=1) / (steps[-1] - steps[0])
 
 
@@ -81,23 +108,24 @@ def _squared_error(values: Values) -> float:
 
 
 def verdict(low: float, high: float) -> Verdict:
-    """Of a statement that a number is above 0."""
+    """Verdict on the claim that a number is above 0."""
     if low > 0:
         return "holds"
     return "does not hold" if high < 0 else "undecided"
 
 
 def alike(low: float, high: float, margin: float) -> Verdict:
-    """Of a statement that a number is 0, give or take a margin."""
+    """Verdict on the claim that a number is 0 within a margin."""
     if -margin < low and high < margin:
         return "holds"
     return "does not hold" if low > margin or high < -margin else "undecided"
 
 
 def more(claim: str, paper: str, measure: str, first: Values, second: Values) -> Claim:
-    """The claim that the first has more than the second."""
+    """The claim that the first is larger than the second."""
     ours, low, high = difference(first, second)
     chance, *_ = improvement(first, second)
     number = min(len(first), len(second))
-    text = f"{measure}: difference of interquartile means (probability of improvement {chance:.2f})"
+    means = "interquartile means" if number >= FEWEST else "means"
+    text = f"{measure}: difference of {means} (probability of improvement {chance:.2f})"
     return Claim(claim, paper, text, ours, low, high, number, verdict(low, high), top_half(first) - top_half(second))

@@ -1,4 +1,4 @@
-"""Draws scores in games: of frozen policies over training, and below them during training."""
+"""Draws scores in games: of frozen policies in the upper row, during training in the lower."""
 
 import textwrap
 
@@ -14,20 +14,20 @@ from advsurprise.experiments.figure import Figure, Results
 
 SCORE = "game/score"
 BINS = 128
-"""Rows that are kept of each run and training seed: the points that are smoothed."""
+"""Rows kept per run and training seed: the points that are smoothed."""
 WINDOWS = {"atari/freeway": 25, "atari/berzerk": 30, "atari/assault": 10, "atari/space-invaders": 10}
-"""Points in the moving average of each game. The paper smooths with windows of so many points (it names four for each
-game, without saying what of; these are the first) and names none for Doom."""
+"""Points in the moving average of each game, as in the paper (which names four windows for each game without saying
+what for; these are the first) and names none for Doom."""
 WINDOW = 10
-"""Where it names none."""
+"""Points in the moving average where the paper names none."""
 FEW = 10
-"""Points up to which each is a dot."""
+"""Most points of a curve at which each is drawn as a dot."""
 REACH = 1.5
-"""A line that is higher than this many times the range of the curves is named and not drawn."""
+"""A reference line farther above the curves than this many times their range is named instead of drawn."""
 
 
 def draw(figure: Figure, titles: dict[str, str], results: Results) -> dict[str, bytes]:
-    """Two panels for every game that there is, as PNG and PDF."""
+    """Two panels for every game with results, as PNG and PDF."""
     from matplotlib.figure import Figure as Canvas
 
     games = [world for world in titles if any(row["world"] == world for row in results.rows)]
@@ -70,27 +70,29 @@ def _during(figure: Figure, results: Results, world: str) -> list[Curve]:
     for name, arm in figure.arms.items():
         steps, values = results.curve(world, name, SCORE)
         if arm.learns and values.size:
-            smooth = moving_average(values, WINDOWS.get(world, WINDOW))
+            # Rows of runs that were kept in fewer points each cover more of training.
+            window = round(WINDOWS.get(world, WINDOW) * len(steps) / BINS)
+            smooth = moving_average(values, max(1, window))
             curves.append(curve_of(SCORE, arm.label, arm.method, steps, smooth))
     return [each for each in curves if each is not None]
 
 
 def levels(results: Results, world: str) -> dict[str, float]:
-    """Scores that do not depend on training, by whose they are."""
+    """Reference scores: random play here, and published ones."""
     random = results.of_frozen(world, "random", SCORE)
     here = {"random here": float(np.mean(random))} if len(random) else {}
     return here | {f"{who}, published": score for who, score in envs.find(world).published.items()}
 
 
 def _points(axis, curves: list[Curve], look: dict[str, tuple[str, str]]) -> None:
-    """Dots on curves of few points, of which a line may show nothing."""
+    """Dots on curves of few points, for which a line may show nothing."""
     for each in curves:
         if len(each.steps) <= FEW:
             axis.plot(each.steps, each.iqm, "o", color=look[each.label][0], markersize=4)
 
 
 def _levels(axis, lines: dict[str, float]) -> None:
-    """Horizontal lines; what is far above the curves is named at the top instead."""
+    """Draws reference scores as horizontal lines; those far above the curves are named at the top instead."""
     bottom, top = axis.get_ylim()
     within = {who: score for who, score in lines.items() if score <= top + REACH * (top - bottom)}
     for style, (who, score) in zip((":", "--", "-."), within.items(), strict=False):
@@ -105,9 +107,9 @@ def _levels(axis, lines: dict[str, float]) -> None:
 
 
 def _caption(games: list[str]) -> str:
-    windows = ", ".join(f"{WINDOWS.get(world, WINDOW)} in {world}" for world in games)
+    windows = ", ".join(f"{WINDOWS.get(world, WINDOW)}/{BINS} in {world}" for world in games)
     return (
         "bold: interquartile mean over training seeds; shaded: its 95% bootstrap interval; thin: each seed. Above: "
-        "whole games of frozen policies, actions sampled. Below: means over "
-        f"1/{BINS} of training, smoothed over the last {windows}."
+        "whole games of frozen policies, actions sampled. Below: scores during "
+        f"training, smoothed over the last {windows} of training."
     )
