@@ -45,8 +45,8 @@ def test_no_verb_runs_a_file_that_only_a_folder_names(planted, tmp_path, capsys,
             cli.main([verb, str(run)])
         assert not marker.exists(), verb
     said = capsys.readouterr()
-    assert said.err.count(f"name it yourself: --allow {name}") >= 4
-    with pytest.raises(UserError, match="name it yourself"):
+    assert said.err.count(f"if you trust it, add --allow {name}") >= 4
+    with pytest.raises(UserError, match="if you trust it, add --allow"):
         advsurprise.load(run)
     assert not marker.exists()
     # Named, it is run: what it holds is then looked at.
@@ -69,7 +69,7 @@ def test_neither_watch_nor_a_package_nor_a_comparison_gets_round_it(planted, tmp
         with pytest.raises(SystemExit) as left:
             cli.main([verb, str(run)])
         assert left.value.code == 2
-        assert "name it yourself: --allow" in capsys.readouterr().err
+        assert "if you trust it, add --allow" in capsys.readouterr().err
         assert not marker.exists()
 
 
@@ -78,7 +78,7 @@ def test_a_card_of_the_zoo_is_no_word_of_the_users(planted, tmp_path, monkeypatc
     monkeypatch.setattr(zoo, "AGENTS", tmp_path)
     run = run_that_names(tmp_path / "agent", method=name)
     (run / "card.json").write_text("{}")
-    with pytest.raises(UserError, match="name it yourself"):
+    with pytest.raises(UserError, match="if you trust it, add --allow"):
         advsurprise.load("zoo:agent")
     assert not marker.exists()
 

@@ -85,14 +85,14 @@ def test_they_are_not_trained_further(words, capsys):
     with pytest.raises(SystemExit) as stopped:
         cli.main(words)
     assert stopped.value.code == 2
-    assert "zoo:rooms-four holds trained policies without the state of their training" in capsys.readouterr().err
+    assert "zoo:rooms-four holds trained policies without their training state" in capsys.readouterr().err
 
 
 def test_they_have_no_curves_to_plot(capsys):
     with pytest.raises(SystemExit) as stopped:
         cli.main(["plot", "zoo:rooms-four"])
     assert stopped.value.code == 2
-    assert "zoo:rooms-four ships without the metrics of its training" in capsys.readouterr().err
+    assert "zoo:rooms-four ships without its training metrics" in capsys.readouterr().err
 
 
 def stub(folder: pathlib.Path, cfg: RunConfig) -> api.Trained:

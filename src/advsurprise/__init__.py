@@ -1,7 +1,7 @@
 """Explore and Control with Adversarial Surprise: unsupervised reinforcement learning in stochastic worlds.
 
-Importing the package makes its worlds known to Gymnasium. All other names are resolved on first use, so that
-``import advsurprise`` (and with it ``advsurprise --help``) imports neither jax nor any environment.
+Importing the package registers its worlds with Gymnasium. All other names are resolved on first use, so that
+``import advsurprise`` (and thus ``advsurprise --help``) imports neither jax nor any environment.
 """
 
 import importlib

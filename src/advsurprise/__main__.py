@@ -1,4 +1,4 @@
-"""`python -m advsurprise` is `advsurprise`."""
+"""`python -m advsurprise` runs `advsurprise`."""
 
 from advsurprise.cli.main import main
 

@@ -1,4 +1,4 @@
-"""The library in three names: `train`, `load` and what they return."""
+"""The Python API: `train`, `load` and the `Trained` run that they return."""
 
 import contextlib
 import dataclasses
@@ -34,23 +34,23 @@ from advsurprise.types import EnvSpec
 EVALUATION_SEED = 1_000_000
 """First evaluation seed: far from seeds anyone trains with."""
 MAX_HOST_BODIES, MAX_HOST_ROWS = 32, 160
-"""Most bodies of a training seed, and of all of them, that play at the same time in a host world."""
+"""Most bodies that play in parallel in a host world, per training seed and in total."""
 MAX_REPLAYED = 64
-"""Most episodes of a replay: a page of many would not open in a browser."""
+"""Most episodes of a replay: a page with more would not open in a browser."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """A run that has been trained."""
+    """A trained run."""
 
     folder: pathlib.Path
     """Its folder."""
     config: RunConfig
-    """What was asked for."""
+    """Its configuration."""
     agents: list[Agent]
     """One agent per seed."""
     updates: int
-    """Updates done."""
+    """Number of updates done."""
 
     def __repr__(self) -> str:
         return notebook.plain(self.folder, self.config, self.updates)
@@ -61,11 +61,11 @@ class Trained:
 
     @property
     def name(self) -> str:
-        """What a person calls it: its folder, or `zoo:NAME`."""
+        """Display name: its folder, or `zoo:NAME`."""
         return zoo.title(self.folder)
 
     def default_path(self, file: str) -> pathlib.Path:
-        """Where a file about it goes if nobody says where: its folder, or for an agent of the zoo the current one."""
+        """Default path of an output file: in the run's folder, or for an agent of the zoo in the current one."""
         return pathlib.Path(f"{self.folder.name}-{file}") if zoo.is_shipped(self.folder) else self.folder / file
 
     def evaluate(
@@ -78,11 +78,11 @@ class Trained:
         env: str | None = None,
         env_fields: dict[str, Any] | None = None,
     ) -> dict[str, Estimate]:
-        """Mean and 95% interval of every measure over whole episodes, here or in another world of the same views.
+        """Mean and 95% interval of every measure over whole episodes, in the run's world or another with equal views.
 
-        Every training seed plays at least `episodes`, shared by so many evaluation seeds, and the interval is over
-        training seeds; over episodes where there is only one, or where nothing that was trained plays: that is played
-        once. With `role`, its policy acts on every turn.
+        Every training seed plays at least `episodes`, split over `seeds` evaluation seeds. The interval is over
+        training seeds, or over episodes if there is only one or if no trained policy plays (then it is evaluated once).
+        With `role`, its policy acts on every turn.
         """
         with self.playing(episodes=episodes, seeds=seeds, env=env, env_fields=env_fields) as play_all:
             return summarise(play_all(player, role))
@@ -96,8 +96,8 @@ class Trained:
         env: str | None = None,
         env_fields: dict[str, Any] | None = None,
     ) -> Iterator[Callable[[Player, str | None], list[dict[str, np.ndarray]]]]:
-        """A function of a player and of the role that acts alone, if one does: every measure of whole episodes, one
-        entry each, for each training seed. The world is opened and compiled for once."""
+        """Yields a function of a player and a role (None for all) that returns every measure, one entry per episode,
+        for each training seed. The world is opened and compiled once."""
 
         def play_all(player: Player, role: str | None) -> list[dict[str, np.ndarray]]:
             players: dict[str, Player] = dict.fromkeys(self.agents[0].method.roles, player)
@@ -108,8 +108,8 @@ class Trained:
             yield play_all
 
     def cross_play(self, *, episodes: int = 200, seeds: int = 10) -> list[dict[str, Any]]:
-        """Every role played by its policy, by random actions, or (where an action does nothing) motionless, against
-        every choice for the others, so that policies are compared against the same opponents."""
+        """Measures of all combinations of trained, random and (if an action does nothing) motionless players for the
+        roles, so that policies are compared against the same opponents."""
         method = self.agents[0].method
         kinds = ("trained", "random") if method.spec.noop is None else ("trained", "random", "motionless")
         rows = []
@@ -121,14 +121,14 @@ class Trained:
         return rows
 
     def player(self, role: str | None = None, *, index: int = 0, greedy: bool = False, seed: int = 0) -> AgentPlayer:
-        """The agent of the training seed number `index` for a loop of your own; with `role`, that role alone acts."""
+        """The agent of training seed number `index`, for your own loop; with `role`, only that role acts."""
         return AgentPlayer(self.agents[index], role=role, greedy=greedy, seed=seed)
 
     def _play(
         self, world: AbstractEnv | HostCollector, players: dict[str, Player], episodes: int, seeds: int
     ) -> list[dict[str, np.ndarray]]:
-        """Episodes of each training seed, shared by evaluation seeds; in a host world all bodies, each with a seed of
-        its own, play at once."""
+        """Episodes of each training seed, split over evaluation seeds; in a host world all bodies play at once, each
+        with its own seed."""
         spec = world.spec if isinstance(world, AbstractEnv) else world.host.spec
         agents = [with_players(self._in(spec, agent), players) for agent in self.agents]
         if not plays_what_it_learnt(agents[0], players):
@@ -145,9 +145,9 @@ class Trained:
         beside: "Trained | None" = None,
         episodes: int = 6,
     ) -> pathlib.Path:
-        """Writes a page that replays episodes of every seed, alone or beside those of another run, and returns where:
-        `default_path("replay.html")` unless a path is given. Runs in the same world get the same layouts, and an agent
-        of the zoo beside a run plays in the run's world if it can."""
+        """Writes a page that replays episodes of every seed, alone or next to those of another run, and returns its
+        path (default: `default_path("replay.html")`). Runs in the same world get the same layouts, and an agent of the
+        zoo next to a run plays in the run's world if it can."""
         check_replayed(episodes)
         path = self.default_path("replay.html") if path is None else pathlib.Path(path)
         runs = [self.recorded(episodes)]
@@ -165,10 +165,10 @@ class Trained:
         world_seed: int = 0,
         fps: int = 8,
     ) -> pathlib.Path:
-        """Writes a film of episodes of one training seed (the first unless one is named) and returns where:
-        `default_path("film.mp4")` unless a path is given. A path that ends in .gif makes that, .png a contact sheet.
+        """Writes a video of episodes of one training seed (default: the first) and returns its path (default:
+        `default_path("film.mp4")`). The extension .gif gives a GIF, .png a contact sheet.
 
-        The film shows the first episodes of the replay; those of another `world_seed` have other layouts and noise.
+        It shows the first episodes of the replay; another `world_seed` gives other layouts and noise.
         """
         from advsurprise.evaluation import film
 
@@ -178,15 +178,15 @@ class Trained:
         return path
 
     def recorded(self, episodes: int, *, world_seed: int = 0, env_fields: dict[str, Any] | None = None) -> Replayed:
-        """The run with some episodes of every seed, recorded step by step, in the layouts and noise of the evaluation
-        seed number `world_seed`; with other fields of its world if asked."""
+        """The run with some episodes of every seed, recorded step by step, with the layouts and noise of evaluation
+        seed number `world_seed`. `env_fields` replace those of the run."""
         fields = self.config.env_fields if env_fields is None else env_fields
         config = dataclasses.replace(self.config, env_fields=fields)
         with recorder(config, episodes, world_seed=world_seed) as record_run:
             return record_run(dataclasses.replace(self, config=config))
 
     def only(self, seed: int | None = None) -> "Trained":
-        """The run as if this were its one training seed; the first if none is named."""
+        """The run reduced to one training seed, by default the first."""
         seeds = self.config.seeds
         seed = seeds[0] if seed is None else seed
         if seed not in seeds:
@@ -226,7 +226,7 @@ class Trained:
             host.close()
 
     def _in(self, theirs: EnvSpec, agent: Agent) -> Agent:
-        """The same policies in a world that may have another clock or other rooms."""
+        """The agent for a world that may have another time limit or other rooms."""
         mine = agent.method.spec
         if _views(mine) != _views(theirs):
             both = mine.observation_kind == theirs.observation_kind == "classes"
@@ -239,14 +239,14 @@ class Trained:
 
 
 def check_replayed(episodes: int) -> None:
-    """Refuses a number of episodes that no page can show."""
+    """Refuses a number of episodes that a page cannot show."""
     if not 1 <= episodes <= MAX_REPLAYED:
         raise UserError(f"a replay has from 1 to {MAX_REPLAYED} episodes, not {episodes}")
 
 
 @contextlib.contextmanager
 def recorder(cfg: RunConfig, episodes: int, *, world_seed: int = 0) -> Iterator[Callable[[Trained], Replayed]]:
-    """Records episodes of a run, again and again as it is trained: the world is opened and compiled for once."""
+    """Yields a function that records episodes of a run, also repeatedly: the world is opened and compiled once."""
     world = envs.find(cfg.env)
     env = world.make(**cfg.env_fields) if world.kind == "pure" else world.open(episodes, **cfg.env_fields)
     try:
@@ -277,19 +277,19 @@ def _replayed(trained: Trained, env: AbstractEnv | Host, recorded: list[list[Epi
 
 
 def plays_what_it_learnt(agent: Agent, players: dict[str, Player]) -> bool:
-    """Whether what happens depends on the training seed: some role is played by a policy that was trained."""
+    """Whether results depend on the training seed: some role is played by a trained policy."""
     return agent.method.trains and any(player in ("trained", "greedy") for player in players.values())
 
 
 def _share(episodes: int, seeds: int) -> int:
-    """Episodes of each evaluation seed."""
+    """Episodes per evaluation seed."""
     if episodes < seeds or seeds < 1:
-        raise UserError(f"{episodes} episodes cannot be shared by {seeds} evaluation seeds: each needs at least one")
+        raise UserError(f"{episodes} episodes cannot be split over {seeds} evaluation seeds: each needs at least one")
     return -(-episodes // seeds)
 
 
 def _views(spec: EnvSpec) -> tuple[Any, ...]:
-    """What policies must have in common with a world to act in it."""
+    """What must match between a world and the one that policies were trained in."""
     return spec.observation_shape, spec.observation_kind, spec.num_classes, spec.num_actions
 
 
@@ -306,12 +306,11 @@ def train(
     track: str | None = None,
     **run_fields: Any,
 ) -> Trained:
-    """Trains one seed with the command line's defaults; without `out`, into a temporary folder. `track` names trackers
-    as --track does.
+    """Trains one seed with the command line's defaults; `out` defaults to a temporary folder. `track` is as in --track.
 
     Ctrl-C stops it after the current update: the run is saved and `KeyboardInterrupt` raised.
 
-    Where jax has not computed anything before, it is made to see a device in every core, as on the command line.
+    If jax has not been used before, every core of the CPU becomes one of its devices, as on the command line.
     """
     devices.see_cores()
     trust.allow(env, method)
@@ -334,8 +333,8 @@ def train(
 
 
 def load(path: str | pathlib.Path, *, allow: str | Sequence[str] = ()) -> Trained:
-    """A run from its folder, or an agent that ships with the package: `zoo:NAME`. A world or a method that is a class
-    in a file or comes from a package is run only if you name it yourself, in `allow`."""
+    """Loads a run from its folder, or an agent that ships with the package (`zoo:NAME`). A world or method that is a
+    class in a file or comes from a package is run only if you name it in `allow`."""
     trust.allow_all(allow)
     folder = zoo.folder(path)
     cfg, agents, updates = run.load_agents(folder)

@@ -1,4 +1,4 @@
-"""What can be chosen about a run. Derived sizes are properties, never stored."""
+"""Configuration of a run. Derived sizes are properties, never stored."""
 
 import dataclasses
 import json
@@ -15,12 +15,12 @@ from advsurprise.errors import UserError, check, nearest
 
 @dataclass(frozen=True)
 class PPOConfig:
-    """Proximal policy optimisation, the same for every role and method."""
+    """Hyperparameters of PPO, the same for every role and method."""
 
     lr: float = 3e-4
     """Learning rate of Adam."""
     lr_end_steps: int = 0
-    """Environment steps over which the learning rate falls linearly to 0; 0 keeps it constant, however long the run."""
+    """Environment steps over which the learning rate decays linearly to 0, however long the run; 0 for no decay."""
     adam_eps: float = 1e-5
     """Adam's epsilon."""
     epochs: int = 4
@@ -28,19 +28,19 @@ class PPOConfig:
     minibatch: int = 256
     """Samples per gradient step."""
     minibatches: int = 0
-    """Gradient steps per pass, however many samples each then has: for many bodies; 0 leaves it to `minibatch`."""
+    """Gradient steps per pass, of any size (useful with many bodies); 0 to use `minibatch` instead."""
     clip: float = 0.2
-    """How far the probability ratio may leave 1."""
+    """Clipping range of the probability ratio around 1."""
     value_clip: float = 0.2
-    """How far a value may leave the one predicted when collecting; 0 for no limit."""
+    """Clipping range of a value around the one predicted when collecting; 0 for no clipping."""
     value_coef: float = 0.5
     """Weight of the value loss."""
     entropy_coef: float = 0.01
     """Weight of the policy's entropy."""
     max_grad_norm: float = 0.5
-    """Largest norm of a gradient step; larger ones are scaled down."""
+    """Maximum norm of a gradient; larger ones are scaled down."""
     gae_lambda: float = 0.95
-    """Decay of the advantage estimator."""
+    """λ of generalised advantage estimation."""
     normalise_advantage: bool = True
     """Whether advantages are standardised over each minibatch (the authors of Adversarial Surprise did not)."""
 
@@ -59,16 +59,16 @@ class PPOConfig:
         check(rules)
 
     def minibatch_of(self, samples: int) -> int:
-        """Samples per gradient step of a role that has taken about so many steps."""
+        """Samples per gradient step of a role with about `samples` steps."""
         return max(1, samples // self.minibatches) if self.minibatches else self.minibatch
 
 
 MOST_STEPS = 2**31
-"""Steps of an update are counted with 32 bits."""
+"""Limit on the steps of an update, which are counted with 32 bits."""
 MOST_SEEDS = 10_000
-"""More would be a mistake."""
+"""Limit on the number of seeds; more must be a mistake."""
 MAY_CHANGE = ("steps", "save_every", "devices")
-"""Fields of a run that may differ when it is continued."""
+"""Fields that may change when a run is resumed."""
 
 
 @dataclass(frozen=True)
@@ -84,19 +84,19 @@ class RunConfig:
     method_fields: dict[str, Any] = field(default_factory=dict)
     """Fields of the method that differ from its defaults."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
-    """How every role learns."""
+    """Hyperparameters of PPO."""
     steps: int = 2_000_000
     """Environment steps per seed; rounded down to whole updates."""
     seeds: tuple[int, ...] = (0,)
     """Seeds, trained together."""
     bodies: int = 16
-    """Bodies per seed that act at the same time."""
+    """Parallel environments per seed."""
     rollout: int = 512
-    """Steps of each body between two updates; the default is rounded to whole episodes where their length is fixed."""
+    """Steps per body and update; the default is rounded to whole episodes where their length is fixed."""
     save_every: int = 20
     """Updates between two checkpoints."""
     devices: int = 0
-    """Devices that share the work; 0 for as many cores of a CPU as are fastest, and one of anything else."""
+    """Number of devices; 0 for the fastest number of CPU cores, or one device of any other kind."""
 
     def __post_init__(self):
         rules = [
@@ -110,12 +110,12 @@ class RunConfig:
             ),
             (len(self.seeds) >= 1, "at least one seed is needed"),
             (len(self.seeds) <= MOST_SEEDS, f"at most {MOST_SEEDS:,} seeds, not {len(self.seeds):,}"),
-            (all(0 <= seed < 2**32 for seed in self.seeds), "a seed is 0 or more, and less than 4,294,967,296"),
+            (all(0 <= seed < 2**32 for seed in self.seeds), "seeds must be from 0 to 4,294,967,295"),
             (len(set(self.seeds)) == len(self.seeds), f"seeds must differ from each other, not {list(self.seeds)}"),
         ]
         check(rules)
-        # After the others: updates are counted in bodies and rollouts.
-        least = f"steps must be at least one update's {self.steps_per_update} (bodies x rollout), not {self.steps}"
+        # After the others, since `updates` divides by bodies x rollout.
+        least = f"steps must be at least {self.steps_per_update}, one update (bodies x rollout), not {self.steps}"
         check([(self.updates >= 1, least)])
 
     @property
@@ -134,7 +134,7 @@ class RunConfig:
 
 
 def read_value(name: str, hint: Any, text: str) -> Any:
-    """The value a word means where a field of type `hint` is wanted; refuses what is not one."""
+    """Parses text as a value of type `hint`; refuses anything else."""
     if hint is bool:
         if text.lower() not in ("true", "false"):
             raise UserError(f"{name} must be true or false, not {text!r}")
@@ -156,7 +156,7 @@ def read_value(name: str, hint: Any, text: str) -> Any:
 
 
 def read_count(name: str, text: str) -> int:
-    """Whole numbers, also written as 300k, 2M or 1e6."""
+    """Parses a whole number, which may be written as 300k, 2M or 1e6."""
     match = re.fullmatch(r"(-?\d+(?:\.\d+)?(?:e\d+)?)([kM]?)", text)
     value = float(match[1]) * {"": 1, "k": 1000, "M": 1_000_000}[match[2]] if match else 0.5
     if not value.is_integer():
@@ -165,7 +165,7 @@ def read_count(name: str, text: str) -> int:
 
 
 def read_seeds(text: str) -> tuple[int, ...]:
-    """Seeds from 0..4 (both ends included), 0,3,7 or 5."""
+    """Parses seeds: 0..4 (inclusive), 0,3,7 or 5."""
     span = re.fullmatch(r"(\d+)\.\.(\d+)", text)
     if span and int(span[2]) - int(span[1]) >= MOST_SEEDS:
         raise UserError(f"at most {MOST_SEEDS:,} seeds, not {text}")
@@ -177,8 +177,8 @@ def read_seeds(text: str) -> tuple[int, ...]:
 
 
 def read_fields(settings: Iterable[str], fields: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Values from settings such as rooms=6, each read as the type of its field asks; where any field is accepted
-    (None), as JSON if it is that, else as the word itself."""
+    """Parses settings such as rooms=6 by the types in `fields`. If that is None, any field is accepted, and values are
+    JSON or else plain text."""
     values: dict[str, Any] = {}
     for setting in settings:
         name, text = _split(setting)
@@ -198,7 +198,7 @@ def _split(setting: str) -> tuple[str, str]:
 def changed(
     cfg: RunConfig, words: Iterable[str], *, world_fields: Mapping[str, Any] | None, method_type: type, **given: Any
 ) -> RunConfig:
-    """The configuration with fields given by name and by words such as ppo.lr=1e-4, env.rooms=6, bodies=64.
+    """The configuration with fields changed by name and by settings such as ppo.lr=1e-4, env.rooms=6, bodies=64.
 
     `world_fields` are the types of the world's fields; None if it accepts any.
     """
@@ -208,7 +208,7 @@ def changed(
         name, text = _split(word)
         prefix, dot, last = name.rpartition(".")
         if dot and prefix not in hints_of:
-            raise UserError(f"unknown field {name!r}: fields begin with ppo., env. or method., or are the run's own")
+            raise UserError(f"unknown field {name!r}: fields start with ppo., env. or method., or belong to the run")
         hints = hints_of[prefix] if dot else get_type_hints(RunConfig)
         if hints is None:
             parts[prefix][last] = _guess(text)
@@ -255,11 +255,11 @@ def from_dict(values: dict[str, Any], *, source: str) -> RunConfig:
 
 
 NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
-"""What a type is called in a sentence."""
+"""Names of types in error messages."""
 
 
 def check_value(subject: str, name: str, hint: Any, value: Any) -> None:
-    """Refuses a value that is not of its field's type: lists of such values, one of the known words, finite numbers."""
+    """Refuses a value that is not of its field's type; numbers must be finite."""
     if get_origin(hint) is tuple:
         if not isinstance(value, tuple | list):
             raise UserError(f"{subject}: {name} must be a list, not {value!r:.80}")
@@ -289,7 +289,7 @@ def read_config(path: pathlib.Path) -> RunConfig:
 
 
 def _guess(text: str) -> Any:
-    """A value for a field whose type is not known: JSON if it is that, else the word itself."""
+    """A value for a field of unknown type: parsed as JSON if possible, else plain text."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

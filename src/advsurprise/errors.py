@@ -1,4 +1,4 @@
-"""What a user can get wrong, each with the exit code the command line answers with."""
+"""Errors that a user can cause, with the exit codes of the command line."""
 
 import difflib
 import importlib
@@ -7,40 +7,39 @@ from types import ModuleType
 
 
 class UserError(ValueError):
-    """A mistake in what the user asked for, in one sentence."""
+    """A mistake in the user's input, in one sentence."""
 
     exit_code = 2
 
 
 class MissingExtra(UserError):
-    """An optional package is not installed; the sentence holds the line that installs it."""
+    """An optional package is not installed; the message says how to install it."""
 
     exit_code = 3
 
 
 EXIT_FAILED = 4
-"""Exit code of what was asked for rightly and failed: a check, a run, a disk, memory. Python's own 1 is left to
-crashes."""
+"""Exit code of a valid command that failed: a check, a run, a full disk, out of memory. Python's 1 is for crashes."""
 
 
 class WorldWarning(RuntimeWarning):
-    """Something went wrong in a world, and training goes on without it: one sentence."""
+    """Something went wrong in a world; training continues."""
 
 
 class TrackWarning(RuntimeWarning):
-    """A tracker failed and gets no more rows; training goes on: one sentence."""
+    """A tracker failed and gets no more rows; training continues."""
 
 
 def check(rules: Iterable[tuple[bool, str]], *, subject: str = "") -> None:
-    """Refuses a configuration with the sentence of the first rule that does not hold."""
+    """Raises `UserError` with the sentence of the first rule that does not hold."""
     for holds, sentence in rules:
         if not holds:
             raise UserError(f"{subject}: {sentence}" if subject else sentence)
 
 
 def nearest(word: str, known: Iterable[str], *, listed: str = "") -> str:
-    """`word` quoted, with the nearest known word if there is one: the end of an 'unknown …' sentence. Where all known
-    words would be too many, `listed` says what lists them."""
+    """End of an 'unknown …' message: the quoted word, and the closest known one or else all of them. If those are too
+    many, `listed` names the command that lists them."""
     known = sorted(known)
     close = difflib.get_close_matches(word, known, n=1)
     every = f"{listed} lists all" if listed else f"known: {', '.join(known)}"
@@ -49,7 +48,7 @@ def nearest(word: str, known: Iterable[str], *, listed: str = "") -> str:
 
 
 def require(module: str, *, extra: str) -> ModuleType:
-    """Imports an optional package, or says which extra brings it."""
+    """Imports an optional package, or says which extra installs it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

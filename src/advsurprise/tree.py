@@ -1,4 +1,4 @@
-"""The few helpers on pytrees."""
+"""Helpers for pytrees."""
 
 import dataclasses
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, UInt32
 
 Tree = TypeVar("Tree")
 WIDEST = 16
-"""Entries per body up to which a leaf is small enough to be packed."""
+"""Most entries per body of a leaf that is packed."""
 
 
 def select(choose: Bool[Array, ""], on_true: Tree, on_false: Tree) -> Tree:
@@ -19,17 +19,17 @@ def select(choose: Bool[Array, ""], on_true: Tree, on_false: Tree) -> Tree:
 
 
 def with_seed_axis(tree: Tree) -> Tree:
-    """The tree of one seed with an axis S of one entry."""
+    """Adds an axis S of size 1 to the tree of one seed."""
     return jax.tree.map(lambda leaf: leaf[None], tree)
 
 
 def over_seeds(function: Callable, seeds: int) -> Callable:
-    """The function of one seed for arguments with an axis S. One seed is not mapped: that would cost a little."""
+    """Maps a function of one seed over an axis S. A single seed is not vmapped: that would cost a little."""
     if seeds > 1:
         return jax.vmap(function)
 
     def one_seed(*args):
-        # By shape, not by index: that copies nothing.
+        # reshape instead of an index: copies nothing.
         result = function(*jax.tree.map(lambda leaf: leaf.reshape(leaf.shape[1:]), args))
         return with_seed_axis(result)
 
@@ -38,10 +38,10 @@ def over_seeds(function: Callable, seeds: int) -> Callable:
 
 @dataclasses.dataclass(frozen=True)
 class Packing:
-    """How a tree of arrays [B, …] is kept at each step of a scan: all entries of its small leaves in one array.
+    """Packs a tree of arrays [B, …] for the output of a scan: all entries of its small leaves in one array.
 
-    A scan writes every leaf it gives out at every step, and that costs more than what is written where leaves are
-    small. Packed, they are written once.
+    A scan writes every output leaf at every step, and for small leaves the overhead exceeds the write itself. Packed,
+    they are written together.
     """
 
     like: Any
@@ -53,14 +53,14 @@ class Packing:
         return cls(jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree))
 
     def pack(self, tree: Any) -> tuple[UInt32[Array, "B n"], list[Array]]:
-        """Small leaves as words side by side, and the other leaves."""
+        """Small leaves concatenated as words, and the other leaves."""
         leaves = jax.tree.leaves(tree)
         words = [_words(leaf) for leaf, small in zip(leaves, self._small, strict=True) if small]
         others = [leaf for leaf, small in zip(leaves, self._small, strict=True) if not small]
         return jnp.concatenate(words, axis=1), others
 
     def unpack(self, packed: tuple[UInt32[Array, "T B n"], list[Array]]) -> Any:
-        """The tree of arrays [T, B, …] again, to the bit."""
+        """The tree of arrays [T, B, …], bit for bit."""
         words, others = packed[0], iter(packed[1])
         leaves, begin = [], 0
         for like, small in zip(jax.tree.leaves(self.like), self._small, strict=True):

@@ -1,5 +1,5 @@
-"""Code of others runs only if the user has named it: never because the folder of a run, a comparison or a card of the
-zoo says so. Those may be anybody's, and name any file and any function."""
+"""Third-party code runs only if the user has named it, never because the folder of a run, a comparison or a card of the
+zoo does: those may come from anyone, and name any file and any function."""
 
 import pathlib
 from collections.abc import Iterable
@@ -12,12 +12,12 @@ _NAMED: set[str] = set()
 
 
 def allow(*names: str | None) -> None:
-    """Remembers that the user has named some worlds or methods; None is nobody's name."""
+    """Marks worlds or methods as named by the user; None is ignored."""
     _NAMED.update(_key(name) for name in names if name is not None)
 
 
 def allow_all(names: str | Iterable[str]) -> None:
-    """Remembers one name, or several."""
+    """Marks one name or several as named by the user."""
     allow(*([names] if isinstance(names, str) else names))
 
 
@@ -25,13 +25,12 @@ def check_named(name: str) -> None:
     """Refuses code that the user has not named: a class of a file, or anything of a package."""
     if _key(name) not in _NAMED:
         raise UserError(
-            f"{name} would be imported and run because a file says so; if you trust it, name it yourself: "
-            f"--allow {name}"
+            f"{name} would be imported and run only because a file names it; if you trust it, add --allow {name}"
         )
 
 
 def _key(name: str) -> str:
-    """The same for two ways to write the path of one file."""
+    """The name with an absolute path, so that two spellings of the same file are equal."""
     if not is_file_class(name):
         return name
     place, _, class_name = name.rpartition(":")

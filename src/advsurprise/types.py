@@ -9,20 +9,20 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 CONTINUE, REWIND, RESTART = range(3)
-"""What a method can request between two steps: nothing, the episode's first state again, or a new episode."""
+"""Requests of a method between two steps: none, the episode's first state again, or a new episode."""
 
 
 class Measure(NamedTuple):
-    """One entry of `TimeStep.info`: what is measured, and what a person calls it."""
+    """One entry of `TimeStep.info`, with its labels."""
 
     name: str
     """Key in `TimeStep.info`."""
     label: str
-    """What tables and figures call its value at the end of an episode."""
+    """Label in tables and figures, for its value at the end of an episode."""
     short: str = ""
     """Name on the command line; empty for a measure that has none."""
     only_where: str = ""
-    """Another measure: episodes in which that is 0 have no such value (no noisy room, nothing to still)."""
+    """Name of another measure: episodes in which that is 0 have no value (no noisy room, nothing to still)."""
     shown: bool = False
     """Whether tables show it by default."""
     at_handover: bool = False
@@ -31,8 +31,8 @@ class Measure(NamedTuple):
     """Whether it belongs to a whole game, which may be several episodes (lives): its value counts on the game's last
     step, where the measure `GAME_OVER` is 1, and nowhere else."""
     edges: tuple[float, ...] = ()
-    """Edges of bins, ascending: the share of all steps between each two of them is recorded too. What lies outside
-    counts to the first bin or the last."""
+    """Ascending edges of bins: the share of all steps in each bin is recorded too. Values outside count in the first or
+    last bin."""
 
     @property
     def shares(self) -> tuple[str, ...]:
@@ -41,14 +41,14 @@ class Measure(NamedTuple):
 
 
 SHARE = "share/"
-"""Beginning of the columns that hold shares of bins: many of them make one distribution."""
+"""Prefix of the columns that hold shares of bins: together they are one distribution."""
 
 GAME_OVER = "game/over"
 """Name of the measure that is 1 on the last step of a game, in worlds whose games are several episodes."""
 
 
 class EnvSpec(NamedTuple):
-    """What a learner must know of a world before it sees it."""
+    """Static description of a world, for the learner."""
 
     id: str
     """Name under which `advsurprise.make` finds the world."""
@@ -65,23 +65,23 @@ class EnvSpec(NamedTuple):
     max_steps: int
     """Length of an episode where it is fixed; 0 where it is not."""
     measures: tuple[Measure, ...]
-    """What `TimeStep.info` holds, always all of it."""
+    """The entries of `TimeStep.info`; all are always present."""
     action_names: tuple[str, ...] = ()
-    """What a person calls the actions; empty if they have no names."""
+    """Names of the actions; empty if they have none."""
     truncates: bool = False
-    """Whether an episode can be cut by the clock, so that final observations need a value."""
+    """Whether an episode can be cut by a time limit, so that final observations need a value."""
     places: tuple[int, ...] = ()
-    """How many values each entry of `TimeStep.place` can take; empty if the world does not reveal where the body is."""
+    """Number of values of each entry of `TimeStep.place`; empty if the world does not reveal where the body is."""
     cell_entries: int = 0
-    """How many leading entries of `TimeStep.place` are the body's cell; the rest is what it has changed there."""
+    """Number of leading entries of `TimeStep.place` that are the body's cell; the rest is what it has changed there."""
     noop: int | None = None
     """The action that does nothing; None if there is none."""
     first_role: str = ""
-    """The role that begins an episode where a method has it and leaves the choice to the world; empty for any."""
+    """The role that starts an episode, if a method has it and leaves the choice to the world; empty for any."""
     turn_steps: tuple[tuple[str, int], ...] = ()
-    """Steps of a role's turn, where a method has the role and leaves the choice to the world: (role, steps)."""
+    """Length of a role's turn, if a method has the role and leaves the choice to the world: (role, steps)."""
     density_shape: tuple[int, ...] = ()
-    """Of images: rows, columns and how many of the last observations a density model sees, averaged down to that size;
+    """For images: rows, columns and number of last observations that a density model sees, averaged down to that size;
     empty: the newest observation as it is."""
 
     @property
@@ -99,18 +99,18 @@ class EnvSpec(NamedTuple):
 
 
 class TimeStep(eqx.Module):
-    """What the world says after a reset or a step. The contract is docs/contract.md."""
+    """What a world returns after a reset or a step. The contract is docs/contract.md."""
 
     obs: Shaped[Array, "..."]
-    """What to act on next; after an episode's end it already belongs to the new episode."""
+    """The observation to act on next; after an episode's end it already belongs to the new episode."""
     reward: Float[Array, "..."]
     """The world's own reward (zero in the room worlds)."""
     terminated: Bool[Array, "..."]
     """The episode ended and has no future."""
     truncated: Bool[Array, "..."]
-    """The clock ran out: bootstrap from `final_obs`. If both hold, `terminated` wins."""
+    """The time limit was reached: bootstrap from `final_obs`. If both hold, `terminated` wins."""
     final_obs: Shaped[Array, "..."]
-    """What the action really led to; equals `obs` unless the episode ended."""
+    """The observation that the action led to; equals `obs` unless the episode ended."""
     info: dict[str, Array]
     """Measures of the state the action led to, keys as in `EnvSpec.info`."""
     place: Int[Array, "..."] | None = None
@@ -126,7 +126,7 @@ class Frames(eqx.Module):
     stack: Shaped[Array, "..."]
     """The observations, oldest first, axes [frame, *observation]."""
     age: Int[Array, ""]
-    """How many of them came before the newest; the others, at the front, repeat the oldest of these."""
+    """Number of past observations before the newest; the rest of the stack, at its front, repeats the oldest."""
 
 
 class View(eqx.Module):
@@ -139,9 +139,9 @@ class View(eqx.Module):
     time: Float[Array, "..."]
     """Position in time, scaled to [0, 1]."""
     goal: Shaped[Array, "..."] | None
-    """An observation to be reached, for roles that have a goal."""
+    """An observation to reach, for roles that have a goal."""
     age: Int[Array, "..."] | None
-    """As in `Frames`; None in a view that is looked at but not kept."""
+    """As in `Frames`; None in a view that is not stored."""
 
     def __init__(self, frames: Any, features: Any, time: Any, goal: Any = None, age: Any = None):
         """A view of `Frames`, or of an array of observations."""
@@ -159,28 +159,28 @@ class View(eqx.Module):
 
 
 class Decision(eqx.Module):
-    """What was decided for every body at one step, axes [B, …]."""
+    """The decision for every body at one step, axes [B, …]."""
 
     role: Int[Array, " B"]
     """Which role acted, an index into the method's roles."""
     action: Int[Array, " B"]
-    """What it did."""
+    """The action."""
     logits: Float[Array, "B A"]
-    """The acting policy's preferences."""
+    """Logits of the acting policy."""
     log_prob: Float[Array, " B"]
-    """Log-probability of what it did."""
+    """Log-probability of the action."""
     value: Float[Array, "B V"]
     """The acting role's value of the view, per stream."""
 
 
 class Views(eqx.Module):
-    """What policies saw in a rollout, every observation stored once; stacks are made when they are looked at."""
+    """What policies saw in a rollout. Every observation is stored once; stacks are built on access."""
 
     frames: Shaped[Array, "..."]
-    """The newest observation of every step, behind the few before the first step that its stack needs, axes
-    [k − 1 + T, B, *observation] for stacks of k."""
+    """The newest observation of every step, after the k − 1 that the first stack of k needs, axes
+    [k − 1 + T, B, *observation]."""
     age: Int[Array, "T B"]
-    """How many of the observations before it the stack of each step holds, as in `Frames`."""
+    """Number of past observations in the stack of each step, as in `Frames`."""
     features: Float[Array, "T B ..."]
     """As in `View`."""
     time: Float[Array, "T B"]
@@ -190,7 +190,7 @@ class Views(eqx.Module):
 
     @property
     def size(self) -> int:
-        """Observations of a stack, k."""
+        """Number of observations in a stack, k."""
         return self.frames.shape[0] - self.time.shape[0] + 1
 
     @property
@@ -216,25 +216,25 @@ class Views(eqx.Module):
         return self.take(jnp.arange(self.time.size, dtype=jnp.int32).reshape(self.time.shape))
 
     def after(self, before: "Views") -> "Views":
-        """Two rollouts of views that follow each other as one."""
+        """Concatenates the views of two consecutive rollouts."""
         frames = jnp.concatenate([before.frames, self.newest])
         parts = ((each.age, each.features, each.time, each.goal) for each in (before, self))
         return Views(frames, *jax.tree.map(lambda a, b: jnp.concatenate([a, b]), *parts))
 
     def last(self, steps: int) -> "Views":
-        """The last steps."""
+        """Views of the last `steps` steps."""
         frames = self.frames[len(self.frames) - steps - self.size + 1 :]
         parts = (self.age, self.features, self.time, self.goal)
         return Views(frames, *jax.tree.map(lambda leaf: leaf[leaf.shape[0] - steps :], parts))
 
 
 class JoinedViews(eqx.Module):
-    """Views of two rollouts that follow each other. They are not copied into one: they may be large."""
+    """Views of two consecutive rollouts, not concatenated, since they may be large."""
 
     before: Views
-    """Those of the first."""
+    """Views of the first rollout."""
     now: Views
-    """Those of the second."""
+    """Views of the second rollout."""
 
     def take(self, rows: Int[Array, "*n"]) -> View:
         """Views of some steps of some bodies, numbered as if the rollouts were one."""
@@ -247,24 +247,24 @@ class JoinedViews(eqx.Module):
         return jax.tree.map(choose, *both)
 
     def last(self, steps: int) -> Views:
-        """The last steps."""
+        """Views of the last `steps` steps."""
         enough = steps <= len(self.now.time)
         return self.now.last(steps) if enough else self.now.after(self.before).last(steps)
 
 
 class Rollout(eqx.Module):
-    """A stretch of experience, axes [T, B, …]."""
+    """T steps of experience of B bodies, axes [T, B, …]."""
 
     decision: Decision
-    """What was decided, with a leading axis T."""
+    """Decisions, with a leading axis T."""
     reward: Float[Array, "T B"]
     """The world's own reward."""
     terminated: Bool[Array, "T B"]
     """The step ended the episode for good."""
     truncated: Bool[Array, "T B"]
-    """The step ended the episode because the clock ran out."""
+    """The step ended the episode by its time limit."""
     final_value: dict[str, Float[Array, "T B V"]]
-    """Each role's value of what a truncated step led to; 0 elsewhere."""
+    """Each role's value of the final observation of truncated steps; 0 elsewhere."""
     last_value: dict[str, Float[Array, "B V"]]
     """Each role's value of the view after the last step."""
     signal: Any
@@ -276,27 +276,27 @@ class Rollout(eqx.Module):
     views: Any = None
     """What the acting policies saw, `Views` or `JoinedViews`; None in a rollout that no policy learns from."""
     old: int = eqx.field(static=True, default=0)
-    """Steps at the beginning that the rollout before it ended with (`AbstractMethod.lookback`)."""
+    """Number of first steps that come from the end of the previous rollout (`AbstractMethod.lookback`)."""
 
 
 OVER_TIME = ("decision", "reward", "terminated", "truncated", "final_value", "signal")
-"""Fields of a rollout with a leading axis T, less `views`, and `info`, which no method reads."""
+"""Fields of a rollout with a leading axis T, except `views`, and `info`, which no method reads."""
 
 
 class Measured(eqx.Module):
-    """A measure of a rollout, step by step; of an episode it is the mean over the steps that count."""
+    """A measure for every step of a rollout; its value for an episode is the mean over the steps that count."""
 
     value: Float[Array, "T B"]
     """Its value on each step."""
     counts: Bool[Array, "T B"]
-    """Steps on which there is one."""
+    """Steps that have a value."""
 
 
 class Score(eqx.Module):
-    """What a role is to learn from a rollout."""
+    """What a role learns from in a rollout."""
 
     reward: Float[Array, "T B V"]
-    """Reward of each step and stream; what it holds on steps of other roles is not used."""
+    """Reward of each step and stream; ignored on steps of other roles."""
     discount: Float[Array, "T B V"]
     """Factor on the future after each step, 0 where the stream's future ends."""
     cut: Bool[Array, "T B V"]

@@ -1,4 +1,4 @@
-"""Classes of a user's own file, written `path/to/file.py:Class`. The file is run, with all that it does."""
+"""Classes in a user's file, written `path/to/file.py:Class`. Loading one runs the whole file."""
 
 import functools
 import importlib.util
@@ -11,7 +11,7 @@ from advsurprise.errors import UserError, nearest
 
 
 def is_file_class(name: str) -> bool:
-    """Whether a name is written as a class of a file."""
+    """Whether a name has the form file.py:Class."""
     return name.rpartition(":")[0].endswith(".py")
 
 
@@ -35,7 +35,7 @@ def load_class(name: str, base: type) -> type:
 
 @functools.lru_cache(maxsize=32)
 def _run_file(path: pathlib.Path, changed: int) -> ModuleType:
-    """Runs a file as a module, once until it changes."""
+    """Runs a file as a module, again only if it has changed."""
     name = f"advsurprise_user_{path.stem}"
     source = importlib.util.spec_from_file_location(name, path)
     if source is None or source.loader is None:
@@ -43,7 +43,7 @@ def _run_file(path: pathlib.Path, changed: int) -> ModuleType:
     module = importlib.util.module_from_spec(source)
     # Dataclasses look their module up there, and so do worker processes.
     sys.modules[name] = module
-    # Last, so that files beside it can be imported but shadow nothing installed.
+    # Last, so that files next to it can be imported but shadow no installed package.
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     try:

@@ -1,4 +1,4 @@
-"""The zoo: small trained agents that ship with the package. `zoo:NAME` can be given wherever a run's folder can."""
+"""The zoo: small trained agents that ship with the package. Use `zoo:NAME` in place of a run's folder."""
 
 import json
 import pathlib
@@ -8,9 +8,9 @@ from advsurprise.errors import UserError, nearest
 
 PREFIX = "zoo:"
 AGENTS = pathlib.Path(__file__).parent / "agents"
-"""Where they are, each in a folder of its own."""
+"""Folder with one subfolder per agent."""
 CARD = "card.json"
-"""What an agent is, how it was made and how it plays."""
+"""File that says what an agent is, how it was trained and how it plays."""
 
 
 def names() -> list[str]:
@@ -34,7 +34,7 @@ def is_shipped(folder: pathlib.Path) -> bool:
 
 
 def title(folder: pathlib.Path) -> str:
-    """What a person calls the run in a folder: the folder, or `zoo:NAME`."""
+    """Display name of the run in a folder: the folder, or `zoo:NAME`."""
     return f"{PREFIX}{folder.name}" if is_shipped(folder) else str(folder)
 
 

@@ -63,13 +63,13 @@ def world_with(**values):
         (["plot", "run"], {"run/config.json": config_with(ppo={"lr": "x"})}, "ppo.lr must be a number, not 'x'"),
         (["plot", "run"], {"run/config.json": config_with(bodies=2.5)}, "bodies must be a whole number, not 2.5"),
         (["film", "run", "--out", "x.png"], {"run/config.json": config_with(method_fields={"stack": "x"})}, "random"),
-        (["theory", "world.json"], {"world.json": b"1" * 5000}, "world.json is not complete JSON"),
+        (["theory", "world.json"], {"world.json": b"1" * 5000}, "world.json is not valid JSON"),
         (["theory", "world.json"], {"world.json": world_with(entropies={"a": 1e12})}, "from 0 to 700 nats"),
         (["theory", "world.json"], {"world.json": world_with(horizon=10**12)}, "from 1 to 10,000"),
         (["eval", "x" * 300], {}, "File name too long"),
         (["train", "--bodies", "1000000000000", "--steps", "1e20"], {}, "an update has fewer than 2,147,483,648 steps"),
         (["train", "--seeds", "0..999999999"], {}, "at most 10,000 seeds, not 0..999999999"),
-        (["train", "--seeds", "99999999999"], {}, "a seed is 0 or more, and less than 4,294,967,296"),
+        (["train", "--seeds", "99999999999"], {}, "seeds must be from 0 to 4,294,967,295"),
     ],
 )
 def test_what_the_drill_has_found_is_a_sentence(there, capsys, words, planted, sentence):

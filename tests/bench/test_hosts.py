@@ -38,4 +38,4 @@ def test_a_compiled_world_is_refused_with_a_sentence(capsys):
     with pytest.raises(SystemExit) as stopped:
         cli.main(["bench", "atari", "--env", "rooms/four"])
     assert stopped.value.code == 2
-    assert capsys.readouterr().err == "advsurprise: rooms/four is compiled: use bench train\n"
+    assert capsys.readouterr().err == "advsurprise: rooms/four is not a host world: use bench train\n"

@@ -110,7 +110,7 @@ def test_envs_describes_and_draws_one(capsys, tmp_path):
         (("envs", "rooms/four", "--set", "view"), "write --set FIELD=VALUE"),
         (("envs", "rooms/four", "--set", "view=wide"), "view must be a whole number"),
         (("envs", "rooms/four", "--set", "restart=maybe"), "restart must be true or false"),
-        (("envs", "rooms/four", "--png", "four.jpg"), "writes a .png file"),
+        (("envs", "rooms/four", "--png", "four.jpg"), "must name a .png file"),
         (("envs", "rooms/four", "--png", "no/such/folder/four.png"), "does not exist"),
         (("envs", "--png", "four.png"), "need a world"),
         (("bench", "worlds", "--bodies", "0"), "whole numbers from 1"),

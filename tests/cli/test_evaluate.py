@@ -47,7 +47,7 @@ def trained(monkeypatch):
 def test_every_number_says_what_it_is_and_what_its_interval_is_over(trained, capsys):
     cli.main(["eval", "run", "--episodes", "50"])
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-    assert lines[0] == "adversarial-surprise in rooms/door, 50 episodes of each of 3 training seed(s)"
+    assert lines[0] == "adversarial-surprise in rooms/door, 50 episodes for each of 3 training seed(s)"
     assert lines[2].split("  ")[0] == "interval over"
     assert lines[2].split()[2:] == ["episodes", "training", "seeds", "training", "seeds"]
     cells = {line[:70].rstrip(): line[70:].split("  ")[-1].strip() for line in lines[3:-1]}
@@ -57,7 +57,7 @@ def test_every_number_says_what_it_is_and_what_its_interval_is_over(trained, cap
         "noisy rooms stilled at the end of the episode": "–",
         "noisy rooms stilled, time mean": "3.00",
         "": "",
-        "when a role's first turn ends (all turns: --json)": "",
+        "when each role's first turn ends (all turns: --json)": "",
         "in a dark room when control's first turn ends": "4.00 ± 0.50",
     }
     assert [player for player, _ in trained] == ["random", "trained", "greedy"]

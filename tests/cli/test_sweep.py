@@ -86,10 +86,10 @@ def test_names_say_what_differs_and_no_more():
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        (Table({"ppo.lr": "1"}, {"ppo.lr": ["1", "2"]}, [{}]), "ppo.lr is in the grid, and set for all runs as well"),
-        (Table({}, {"ppo.lr": ["1"]}, [{"ppo.lr": "2"}]), "ppo.lr is in the grid, and a run has its own as well"),
+        (Table({"ppo.lr": "1"}, {"ppo.lr": ["1", "2"]}, [{}]), "ppo.lr is both in the grid and set for all runs"),
+        (Table({}, {"ppo.lr": ["1"]}, [{"ppo.lr": "2"}]), "ppo.lr is both in the grid and set for a run"),
         (Table({}, {"ppo.lr": ["1", "1"]}, [{}]), "ppo.lr has the value 1 twice in the grid"),
-        (Table({}, {"env": ["a/b", "a-b"]}, [{}]), "two runs would be called a-b; give each a name of its own"),
+        (Table({}, {"env": ["a/b", "a-b"]}, [{}]), "two runs would be called a-b; give each its own name"),
         (Table({}, {}, [{"name": "a/b"}]), "a run cannot be called 'a/b'"),
         (Table({}, {"ppo.lr": ["1e-4", "0.0001"]}, [{}]), "lr=1e-4 and lr=0.0001 are the same run"),
         (Table({}, {"ppo.lrr": ["1"]}, [{}]), "unknown field 'ppo.lrr'; did you mean 'ppo.lr'"),
@@ -106,7 +106,7 @@ def test_tables_that_make_no_sense_are_refused(asked, sentence):
     [
         ("[grid]\nppo.lr = 1e-4", "ppo.lr in the grid must be a list of values"),
         ("[bases]\n", "unknown table 'bases'; did you mean 'base'?"),
-        ("runs = 3", "base and grid are tables"),
+        ("runs = 3", "base and grid must be tables"),
         ("a = ", "could not read"),
     ],
 )
@@ -177,7 +177,8 @@ def test_the_ledger_counts_retries_over_all_attempts_and_keeps_reasons(tmp_path)
 @pytest.mark.slow
 def test_a_table_is_trained_once_and_compared(tmp_path, capsys):
     folder = tmp_path / "both"
-    words = ["sweep", *TINY, "--set", "method.gamma=0.5", "--grid", "ppo.lr=1e-3,1e30", "--workers", "2", "--json"]
+    options = ["--set", "method.gamma=0.5", "--workers", "2", "--retries", "1"]
+    words = ["sweep", *TINY, *options, "--grid", "ppo.lr=1e-3,1e30", "--json"]
     with pytest.raises(SystemExit) as stopped:
         cli.main([*words, "--out", str(folder)])
     assert stopped.value.code == 4
@@ -185,6 +186,7 @@ def test_a_table_is_trained_once_and_compared(tmp_path, capsys):
     good, bad = result["runs"]["lr=1e-3"], result["runs"]["lr=1e30"]
     assert good == {"status": "done", "retries": 0, "reason": None}
     assert bad["status"] == "failed"
+    assert all(f"{flag} {value}" in result["command"] for flag, value in zip(options[::2], options[1::2], strict=True))
     assert "training stopped; the last good checkpoint" in bad["reason"]
     assert [row["update"] for row in read_rows(folder / "lr=1e-3" / "metrics.jsonl")] == [1, 2]
     kept = json.loads((folder / "sweep.json").read_text())
@@ -193,7 +195,7 @@ def test_a_table_is_trained_once_and_compared(tmp_path, capsys):
 
     code, error = _refused(capsys, *words[1:], "--seeds", "1", "--out", str(folder))
     assert code == 2
-    assert f"{folder} holds another sweep than the one asked for (lr=1e-3: seeds is [0] there)" in error
+    assert f"{folder} holds another sweep (lr=1e-3: seeds is [0] there)" in error
     cli.main([*words, "--out", str(folder), "--dry-run"])
     left = json.loads(capsys.readouterr().out)
     assert [entry["done"] for entry in left["runs"].values()] == [40, 0]
@@ -217,4 +219,4 @@ def test_a_table_is_trained_once_and_compared(tmp_path, capsys):
             cli.main([verb, str(folder)])
     error = capsys.readouterr().err
     assert f"{folder} holds a sweep; choose one of its runs, for example {folder}/lr=1e-3" in error
-    assert f"{folder} holds a sweep; go on with: {result['command']}" in error
+    assert f"{folder} holds a sweep; continue it with: {result['command']}" in error

@@ -335,7 +335,7 @@ def test_balls_are_as_many_as_asked_for():
         ({"encoding": "rgb"}, "unknown encoding"),
         ({"control": "lever"}, "unknown control"),
         ({"key_room": 4}, "key_room must be a room"),
-        ({"rooms": 1, "key_room": 0}, "one room alone has none"),
+        ({"rooms": 1, "key_room": 0}, "a single room has none"),
         ({"ball_density": 2.0}, "ball_density must be 0 to 1"),
         ({"max_steps": 0}, "max_steps must be at least 1"),
         ({"rooms": 4.5}, "rooms must be a whole number"),

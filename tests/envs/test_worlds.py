@@ -140,12 +140,12 @@ def _card(capsys, *words):
 def test_the_card_of_a_rung(capsys):
     card = _card(capsys, "ladder/value", "--set", "max_steps=4")
     assert card["fields"] == {"starts": 1, "max_steps": 4, "timeout": "terminated"}
-    assert card["field_help"]["starts"] == "How many places an episode can begin in."
+    assert card["field_help"]["starts"] == "Number of places an episode can start in."
     assert card["measures"] == {"place": "place of the body", "total": "reward per episode"}
     assert (card["kind"], card["actions"], card["noop"], card["first_role"]) == ("pure", ["0", "1"], None, None)
     cli.main(["envs", "ladder/value"])
     text = capsys.readouterr().out
-    assert all(word in text for word in ("max_steps = 1", "How many places", "reward per episode"))
+    assert all(word in text for word in ("max_steps = 1", "Number of places", "reward per episode"))
 
 
 def test_the_card_of_a_room_world(capsys):

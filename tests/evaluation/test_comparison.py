@@ -98,13 +98,13 @@ def test_the_command_line_compares_stops_continues_and_draws(tmp_path, capsys, m
     assert [line.split()[0] for line in captured.out.splitlines()[5:7]] == ["random", "task"]
     assert f"advsurprise plot {folder} --metric life,uses,dark,closed,locked" in captured.out
     assert f"advsurprise eval {folder}/random" in captured.out
-    assert "2 seeds: intervals are not to be trusted" in captured.err
+    assert "2 seeds: intervals are unreliable" in captured.err
     for verb in ("eval", "resume"):
         with pytest.raises(SystemExit):
             cli.main([verb, str(folder), *(["--steps", "32"] if verb == "resume" else [])])
     error = capsys.readouterr().err
     assert f"choose one of its runs, for example {folder}/random" in error
-    assert "--steps can only make it longer, not 32" in error
+    assert "--steps can only increase that, not set it to 32" in error
 
 
 # ------------------------------------------------------------------------------------ the driver, without training
@@ -266,7 +266,7 @@ def test_fields_of_a_file_go_to_the_methods_that_have_them(tmp_path):
         (("--method", METHODS, "--set", "tsak.gamma=0.5"), "unknown field 'tsak.gamma'"),
         (("--method", METHODS, "--set", "task.gamma=2"), "gamma must be at least 0 and below 1"),
         (("--method", METHODS, "--set", "bodies"), "write --set FIELD=VALUE"),
-        (("--method", METHODS, "--steps", "100"), "at least one update's 8192"),
+        (("--method", METHODS, "--steps", "100"), "at least 8192, one update"),
     ],
 )
 def test_mistakes_get_one_sentence_before_anything_is_made(tmp_path, monkeypatch, capsys, words, sentence):
@@ -296,5 +296,5 @@ def test_a_dry_run_plans_every_method(monkeypatch, capsys):
     assert [each["config"]["method"] for each in plans["plans"]] == METHODS.split(",")
     assert plans["estimated_s"] == 12.5
     cli.main(["train", "--method", METHODS, *words])
-    assert "all of them, one after the other: about 12 s" in capsys.readouterr().out
+    assert "all methods, one after the other: about 12 s" in capsys.readouterr().out
     assert not pathlib.Path("runs/rooms-door-comparison").exists()

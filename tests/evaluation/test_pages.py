@@ -251,8 +251,8 @@ TEXTS = "(s => [...document.querySelectorAll(s)].map(e => e.textContent))"
 def test_a_report_shows_what_is_there_and_a_tag_does_no_harm(sheet, compared):
     assert sheet.value(f"{TEXTS}('.series button')") == [CONFIG.method, TAG]
     assert sheet.value(f"{TEXTS}('.notes li')") == [
-        f"{TAG} has no checkpoint: there are its curves, and no replay.",
-        f"2 seeds: intervals are not to be trusted ({CONFIG.method}, {TAG}).",
+        f"{TAG} has no checkpoint, so there is no replay.",
+        f"2 seeds: intervals are unreliable ({CONFIG.method}, {TAG}).",
     ]
     assert sheet.value(f"{TEXTS}('#method option')") == [CONFIG.method]
     assert sheet.value("window.harmed") is None

@@ -312,5 +312,5 @@ def test_policies_are_played_elsewhere_or_refused(trained):
     for env in ("rooms/four", "CartPole-v1"):
         with pytest.raises(UserError, match=f"trained in ladder/game cannot act in {env}"):
             trained.evaluate(episodes=4, seeds=2, env=env)
-    with pytest.raises(UserError, match="3 episodes cannot be shared by 10 evaluation seeds"):
+    with pytest.raises(UserError, match="3 episodes cannot be split over 10 evaluation seeds"):
         trained.evaluate(episodes=3)

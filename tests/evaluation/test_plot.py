@@ -200,9 +200,9 @@ def test_few_seeds_and_missing_metrics_are_warned_of(tmp_path, capsys):
     cli.main(["plot", *folders, "--out", str(tmp_path / "f")])
     captured = capsys.readouterr()
     assert captured.err.splitlines() == [
-        "left out of common_surprise, which their metrics do not have: rnd",
-        "1 seed: intervals are not to be trusted (rnd)",
-        "2 seeds: intervals are not to be trusted (task)",
+        "no common_surprise in the metrics, not plotted: rnd",
+        "1 seed: intervals are unreliable (rnd)",
+        "2 seeds: intervals are unreliable (task)",
     ]
     assert "the last update" in captured.out
     assert "end/rooms_episode: rooms visited per episode" in captured.out

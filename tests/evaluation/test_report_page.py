@@ -66,10 +66,10 @@ def test_final_measures_are_the_estimates_over_seeds(tmp_path):
 
 def test_what_is_missing_is_said(tmp_path):
     compared = report.read(make(tmp_path, task_updates=10), None)
-    assert compared.notes[-1].startswith("3 seeds: intervals are not to be trusted (")
+    assert compared.notes[-1].startswith("3 seeds: intervals are unreliable (")
     assert [note for note in compared.notes if note.startswith("task ")] == [
         "task has been trained for 160 of 640 steps.",
-        "task has no checkpoint: there are its curves, and no replay.",
+        "task has no checkpoint, so there is no replay.",
     ]
     assert any(note.startswith("random is left out: ") and "no metrics yet" in note for note in compared.notes)
     # Nobody is ahead of a method that had a quarter of the time.

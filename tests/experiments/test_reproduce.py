@@ -153,7 +153,7 @@ def test_the_list_says_what_each_costs_and_what_came_of_it(tmp_path, monkeypatch
         (("coverage", "--arms", "rnd", "ride"), "coverage has no arm 'ride'; it has as, as-round, rnd, asp"),
         (("coverage", "--worlds", "rooms/five"), "coverage has no world 'rooms/five'; it has rooms/four"),
         (("coverage", "control", "--arms", "as"), "--arms is for one figure, not for coverage and control"),
-        (("coverage", "--env-workers", "2"), "rooms/four is compiled and has no worker processes"),
+        (("coverage", "--env-workers", "2"), "rooms/four is a pure world without worker processes"),
     ],
 )
 def test_mistakes_get_one_sentence(words, sentence, tmp_path, monkeypatch, capsys):
@@ -183,7 +183,7 @@ def test_runs_of_several_figures_wait_for_the_same_workers(tmp_path, monkeypatch
     assert len(given) == len(coverage.FIGURE.runs) + 2 + len(control.FIGURE.runs)
     printed = capsys.readouterr().out
     assert "control-small/rooms-switch-as failed: it broke" in printed
-    assert printed.endswith("Give the same command again to go on.\n")
+    assert printed.endswith("Run the same command again to continue.\n")
     assert not list(tmp_path.rglob("*.json"))
 
 

@@ -214,7 +214,7 @@ def test_seeds_are_split_first(monkeypatch, count, seeds, bodies, mesh):
 def test_impossible_meshes_are_refused():
     with pytest.raises(UserError, match=r"2 devices cannot evenly split seeds \(3\) and bodies \(5\)"):
         devices.choose(2, seeds=3, bodies=5, networks=2)
-    with pytest.raises(UserError, match="there are 2 devices here, not 4"):
+    with pytest.raises(UserError, match="4 devices were requested, but jax sees only 2"):
         devices.choose(4, seeds=1, bodies=16, networks=2)
 
 
@@ -222,7 +222,7 @@ def test_the_command_line_refuses_devices_that_are_not_there(capsys):
     with pytest.raises(SystemExit) as stopped:
         cli.main(["train", "--steps", "8192", "--set", "devices=4"])
     assert stopped.value.code == 2
-    assert "there are 2 devices here, not 4" in capsys.readouterr().err
+    assert "4 devices were requested, but jax sees only 2" in capsys.readouterr().err
 
 
 @pytest.mark.long

@@ -281,11 +281,11 @@ def test_how_much_of_a_turn_is_scored(quiet, k_control, scored):
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"k_explore": -1}, "k_explore and k_control must be at least 1, or 0 for the world's"),
-        ({"k_control": -3}, "k_explore and k_control must be at least 1, or 0 for the world's"),
+        ({"k_explore": -1}, "k_explore and k_control must be at least 1, or 0 for the world's number"),
+        ({"k_control": -3}, "k_explore and k_control must be at least 1, or 0 for the world's number"),
         ({"quiet": 1.0}, "quiet must be at least 0 and below 1, not 1.0"),
         ({"quiet": -0.1}, "quiet must be at least 0 and below 1, not -0.1"),
-        ({"rounds": -1}, "rounds must be at least 1, or 0 for the episode's, not -1"),
+        ({"rounds": -1}, "rounds must be at least 1, or 0 to end the game with the episode, not -1"),
         ({"stack": 0}, "stack must be at least 1, not 0"),
         ({"gamma": 1.0}, "gamma must be at least 0 and below 1, not 1.0"),
     ],
@@ -319,7 +319,7 @@ def test_episodes_too_short_for_the_game_are_refused(first, least):
     # E3 C4 with two quiet steps: the first scored step is the sixth. C4 E3: Explore first acts on the fifth.
     fields = {"first": first, "k_explore": 3, "k_control": 4}
     AdversarialSurprise(SPEC._replace(max_steps=least), **fields)
-    with pytest.raises(UserError, match=f"episodes of {least - 1} steps end before .* that takes {least}"):
+    with pytest.raises(UserError, match=f"episodes of {least - 1} steps end before .* which takes {least}"):
         AdversarialSurprise(SPEC._replace(max_steps=least - 1), **fields)
 
 

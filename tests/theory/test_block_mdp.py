@@ -76,11 +76,11 @@ def test_moves_by_name():
         ([], "a world is a JSON object"),
         ({"transitions": []}, "unknown key 'transitions'"),
         ({"transition": []}, "the key 'emission' is missing"),
-        ({"moves": {"a": ["b"]}, "entropies": {"a": 0}}, "state 'a' has a move to 'b', which is no state"),
+        ({"moves": {"a": ["b"]}, "entropies": {"a": 0}}, "state 'a' has a move to 'b', which is not a state"),
         ({"moves": {"a": []}, "entropies": {"a": 0}}, "state 'a' has no move at all"),
-        ({"moves": {"a": ["a"]}, "entropies": {"b": 0}}, "that have moves; see a, b"),
+        ({"moves": {"a": ["a"]}, "entropies": {"b": 0}}, "that have moves; check a, b"),
         ({"moves": {"a": ["a"]}, "entropies": {"a": -1}}, "entropies must be from 0 to 700 nats"),
-        ({"moves": {"a": ["a"]}, "entropies": {"a": 0}, "start": "c"}, "start is 'c', which is no state"),
+        ({"moves": {"a": ["a"]}, "entropies": {"a": 0}, "start": "c"}, "start is 'c', which is not a state"),
         ({"moves": {"a": ["a"]}, "entropies": {"a": 0}, "horizon": 0}, "horizon must be a whole number"),
         ({"moves": ["a"], "entropies": {}}, "moves must map each state's name"),
     ],
@@ -93,7 +93,7 @@ def test_bad_files_are_refused_in_a_sentence(raw, sentence):
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
-    [(b'{"moves": {"a"', "is not complete JSON"), (b"\xff\xfe\x00", "is not text"), (b"", "is not complete JSON")],
+    [(b'{"moves": {"a"', "is not valid JSON"), (b"\xff\xfe\x00", "is not text"), (b"", "is not valid JSON")],
 )
 def test_truncated_and_foreign_files_are_refused(tmp_path, content, sentence):
     path = tmp_path / "world.json"
@@ -133,5 +133,5 @@ def test_junk_never_ends_in_a_traceback(raw):
 
 
 def test_too_few_states_for_moves():
-    with pytest.raises(UserError, match="exactly the states that have moves; see a"):
+    with pytest.raises(UserError, match="exactly the states that have moves; check a"):
         from_moves({"a": ["a"]}, {})

@@ -176,7 +176,7 @@ def test_missing_and_extra_and_renamed_leaves(saved):
     assert sentence.endswith("it was saved by another method, setting or version of advsurprise")
     fewer = small_tree()
     del fewer["count"]
-    assert "a leaf \"['count']\" too many" in refusal(saved[0], fewer)
+    assert "an unexpected leaf \"['count']\"" in refusal(saved[0], fewer)
     assert "no leaf \"['total']\"" in refusal(saved[0], fewer | {"total": jnp.array(7, jnp.int32)})
 
 

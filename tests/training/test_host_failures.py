@@ -117,7 +117,7 @@ def test_a_worker_is_replaced_and_a_stopped_run_leaves_nothing(tmp_path, world, 
     died = [line for line in lines if " died " in line]
     assert len(died) == 1, lines
     assert died[0].startswith("advsurprise: worker 1 of ")
-    assert died[0].endswith("began new episodes")
+    assert died[0].endswith("started new episodes")
     assert len(lines) == 3, lines
     rows = command.rows()
     assert [row["workers_replaced"] for row in rows if row["workers_replaced"]] == [1.0]
@@ -152,8 +152,8 @@ def test_three_deaths_in_a_row_end_the_run_and_what_was_learnt_is_saved(tmp_path
     last = command.rows()[-1]["update"]
     record, _ = checkpoint.newest_good(command.run / "checkpoints")
     assert checkpoint.read_record(record)["step"] == last
-    assert f"{BREAKS} cannot be saved: a resumed run begins new episodes" in lines
-    assert f"saved update {last} of {command.run}; resumed, it begins new episodes" in lines
+    assert f"{BREAKS} cannot be saved: a resumed run starts new episodes" in lines
+    assert f"saved update {last} of {command.run}; a resumed run starts new episodes" in lines
     command.check_nothing_left(workers)
     marker.unlink()
     resumed = Command(tmp_path, "--allow", BREAKS)
@@ -162,4 +162,4 @@ def test_three_deaths_in_a_row_end_the_run_and_what_was_learnt_is_saved(tmp_path
     exit_code, lines = resumed.end()
     assert exit_code == 143
     assert any(line.startswith(f"continuing from update {last} ") for line in lines)
-    assert f"{BREAKS} cannot be saved: a resumed run begins new episodes" in lines
+    assert f"{BREAKS} cannot be saved: a resumed run starts new episodes" in lines

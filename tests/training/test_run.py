@@ -382,7 +382,7 @@ def test_memory_that_runs_out_is_a_sentence_that_says_how_many_bodies_fit(tmp_pa
     with pytest.raises(memory.OutOfMemory) as caught:
         run.train(TINY, tmp_path, loop=loop)
     said = re.fullmatch(
-        r"2 bodies of 2 seed\(s\) do not fit into the memory of this machine: about ([\d,]+) would, --bodies (\d+)",
+        r"2 bodies of 2 seed\(s\) do not fit into the memory of this machine; about ([\d,]+) would: use --bodies (\d+)",
         str(caught.value),
     )
     assert said is not None, caught.value

@@ -93,7 +93,7 @@ def test_one_that_fails_gives_one_warning_and_is_left_alone(rows, sentence):
         for row in ROWS:
             tracker.write(row)
         tracker.close()
-    assert [str(each.message) for each in given] == [f"mine gets no more rows, training goes on: {sentence}"]
+    assert [str(each.message) for each in given] == [f"mine gets no more rows, training continues: {sentence}"]
     assert given[0].category is TrackWarning
 
 

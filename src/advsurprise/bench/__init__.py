@@ -1,1 +1,1 @@
-"""Measurements a user can repeat: `advsurprise bench …`."""
+"""Benchmarks and checks that users can run: `advsurprise bench …`."""

@@ -1,5 +1,5 @@
-"""Random commands, and random damage to the files that they read. Each ends soon: by a mistake that it holds, or
-because it asks for little."""
+"""Random commands, and random damage to the files that they read. Each ends quickly: it has an error in it, or little
+to do."""
 
 import hashlib
 import json
@@ -12,14 +12,14 @@ from advsurprise.bench.scene import COMPARISON, CONFIGURATION, NOTE, RUN, WORLD,
 
 
 class Case(NamedTuple):
-    """One command, and the files that are others than usual while it runs."""
+    """One command, and the files that are replaced while it runs."""
 
     kind: str
     """What is random about it."""
     words: list[str]
     """The command line."""
     planted: dict[str, bytes | None]
-    """Contents by path in the scene; None for a file that is missing."""
+    """New contents by path in the scene; None for a missing file."""
 
 
 JUNK = (
@@ -89,11 +89,11 @@ VERBS: dict[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
     "bench oracle": (0, ("seed",), ("--steps", "0")),
     "bench drill": (0, ("methods", "envs", "seed"), ("--kills", "-1")),
 }
-"""For every verb: how many words without a flag it takes, flags that any word may follow, and what ends it early."""
+"""For every verb: its number of positional arguments, its flags, and arguments that end it early."""
 
 
 def command(scene: Scene, rng: random.Random) -> Case:
-    """A verb, if it is one, with random words."""
+    """A verb, or sometimes none, with random arguments."""
     if rng.random() < 0.1:
         return Case("command", [_word(rng) for _ in range(rng.randrange(4))], {})
     verb = rng.choice(sorted(VERBS))
@@ -124,7 +124,7 @@ def _word(rng: random.Random) -> str:
 
 
 def configuration(scene: Scene, rng: random.Random) -> Case:
-    """The configuration of a run, of a comparison, or a file of settings, damaged."""
+    """A damaged configuration of a run or a comparison, or a damaged settings file."""
     reader = rng.choice(("film", "resume", "plot", "plot", "comparison", "comparison", "settings", "settings"))
     if reader == "comparison":
         path = f"{COMPARISON}/comparison.json"
@@ -147,7 +147,7 @@ def _reading(verb: str) -> list[str]:
 
 
 def checkpoint(scene: Scene, rng: random.Random) -> Case:
-    """A checkpoint with one of its two files cut, flipped, forged, missing, or with another in its place."""
+    """A checkpoint with one of its two files cut, corrupted, forged, missing or replaced."""
     path = rng.choice((scene.record, scene.tensors))
     data = scene.files[path]
     kinds: tuple[Callable[[], dict[str, bytes | None]], ...] = (
@@ -164,7 +164,7 @@ def checkpoint(scene: Scene, rng: random.Random) -> Case:
 
 
 def _with_tensors(scene: Scene, tensors: bytes) -> dict[str, bytes | None]:
-    """Other tensors under a record whose checksums match them."""
+    """Replaced tensors, with a record whose checksums match them."""
     record = json.loads(scene.files[scene.record])
     del record["record_sha256"]
     record["tensors"] |= {"bytes": len(tensors), "sha256": hashlib.sha256(tensors).hexdigest()}
@@ -172,14 +172,14 @@ def _with_tensors(scene: Scene, tensors: bytes) -> dict[str, bytes | None]:
 
 
 def theory_world(scene: Scene, rng: random.Random) -> Case:
-    """A small world of the theory, damaged."""
+    """A small theory world, damaged."""
     worlds = (scene.files[WORLD], scene.files[WORLD.replace(".json", "_tables.json")])
     words = ["theory", WORLD, "--figure", "None", *(["--horizon", "2"] if rng.random() < 0.2 else [])]
     return Case("theory world", words, {WORLD: damage_json(rng.choice(worlds), rng)})
 
 
 def metrics(scene: Scene, rng: random.Random) -> Case:
-    """The metrics of a run with some lines damaged; once in a while they are drawn."""
+    """The metrics of a run with some lines damaged; occasionally they are plotted."""
     path = f"{RUN}/metrics.jsonl"
     lines = scene.files[path].splitlines()
     if rng.random() < 0.3:
@@ -202,7 +202,7 @@ def folder(scene: Scene, rng: random.Random) -> Case:
     """A run or comparison with a missing or an extra file."""
     planted: dict[str, bytes | None] = {}
     for _ in range(rng.randrange(1, 4)):
-        path = rng.choice(sorted(scene.files.keys() - {NOTE}))  # which keeps `train` from beginning
+        path = rng.choice(sorted(scene.files.keys() - {NOTE}))  # its presence keeps `train` from starting
         other = (
             f"{rng.choice((RUN, COMPARISON, f'{RUN}/checkpoints'))}/{rng.choice(('extra', '.x.tmp', 'step_1.json'))}"
         )
@@ -227,9 +227,9 @@ KINDS: dict[Callable[[Scene, random.Random], Case], float] = {
     metrics: 0.12,
     folder: 0.08,
 }
-"""Kinds of cases, and how many of all are of each."""
+"""Kinds of cases, with the share of each."""
 
 
 def draw(scene: Scene, rng: random.Random) -> Case:
-    """A case of any kind."""
+    """Draws a case of a random kind."""
     return rng.choices(list(KINDS), list(KINDS.values()))[0](scene, rng)

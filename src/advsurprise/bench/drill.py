@@ -1,4 +1,4 @@
-"""The drill: runs killed at random moments, and random commands and files. docs/reliability.md has the promises."""
+"""The reliability drill: kills runs at random moments and tries random commands and files (docs/reliability.md)."""
 
 import time
 from collections import Counter
@@ -23,16 +23,16 @@ def run(
     workers: int = 1,
     log: Log = lambda line: None,
 ) -> dict[str, Any]:
-    """Kills and resumes so many runs, and tries so many random commands on `main`, the command line.
+    """Kills and resumes `kills` runs, and tries `fuzz` random commands on `main`, the command line.
 
-    `differences` counts resumed runs that are not, byte for byte, the run left alone; `tracebacks` commands that ended
-    otherwise than the command line promises.
+    `differences` counts resumed runs that differ in any byte from an uninterrupted run; `tracebacks` counts commands
+    that did not end as the command line promises.
     """
     if kills < 0 or fuzz < 0:
         raise UserError("--kills and --fuzz must not be negative")
     if workers < 1:
         raise UserError(f"--workers must be at least 1, not {workers}")
-    begun = time.perf_counter()
+    start = time.perf_counter()
     rows = killing.drill(kills, methods=methods, envs=envs, seed=seed, workers=workers, log=log) if kills else []
     killed = [row for row in rows if "skipped" not in row]
     killed_by = time.perf_counter()
@@ -46,7 +46,7 @@ def run(
         "moments": rows,
         "tried": dict(sorted(tried.items())),
         "faults": faults,
-        "kill_s": round(killed_by - begun, 1),
+        "kill_s": round(killed_by - start, 1),
         "fuzz_s": round(time.perf_counter() - killed_by, 1),
     }
 
@@ -57,12 +57,12 @@ def failed(result: dict[str, Any]) -> bool:
 
 
 def text(result: dict[str, Any]) -> str:
-    """The result for a person."""
+    """The result as text."""
     lines = [
         f"{result['kills']} runs killed and resumed, {result['differences']} of them with differences "
         f"({result['kill_s']:.0f} s)",
         *(f"  {_where(row)}: {', '.join(row['differences'])}" for row in result["moments"] if row.get("differences")),
-        *sorted({f"  {row['world']} was left out: {row['skipped']}" for row in result["moments"] if "skipped" in row}),
+        *sorted({f"  {row['world']} was skipped: {row['skipped']}" for row in result["moments"] if "skipped" in row}),
         f"{result['fuzzed']} commands tried, {result['tracebacks']} of them ended badly ({result['fuzz_s']:.0f} s)",
         *(f"  case {fault['case']} ({fault['kind']}): {fault['fault']}" for fault in result["faults"]),
     ]

@@ -1,4 +1,4 @@
-"""Steps per second through Gymnasium: our room worlds, and Farama MiniGrid in the same loop."""
+"""Steps per second through Gymnasium: our room worlds and Farama MiniGrid, in the same loop."""
 
 import itertools
 import time
@@ -14,9 +14,9 @@ from advsurprise.errors import require
 MINIGRID = "Farama MiniGrid"
 MINIGRID_ID = "MiniGrid-MultiRoom-N4-S5-v1"
 ROUNDS = 20
-"""Times that every contender has its turn; its best one counts, so that what else the machine does hits all alike."""
+"""Rounds in which the contenders take turns; the best one counts, so that other load affects all alike."""
 STEPS = 128
-"""Steps of every body in one stretch, as long as an episode of `rooms/four`: each holds at least one reset."""
+"""Steps of every body per call, as long as an episode of `rooms/four`, so that each call includes a reset."""
 NUM_ACTIONS = 7
 """Actions of MiniGrid and of the room worlds."""
 
@@ -25,17 +25,17 @@ class Contender(NamedTuple):
     """Something that steps bodies."""
 
     name: str
-    """What a person calls it."""
+    """Its display name."""
     bodies: int
-    """Bodies that step together."""
+    """Number of bodies that step together."""
     first_s: float
-    """Seconds until the first step was taken, compiling included."""
+    """Seconds until the end of the first step, including compilation."""
     play: Callable[[], int]
-    """Plays a short stretch; the number of steps that bodies took."""
+    """Plays for a short time, and returns the number of steps over all bodies."""
 
 
 def minigrid() -> Contender:
-    """Farama MiniGrid, one body, as it is without Gymnasium's wrappers."""
+    """Farama MiniGrid, one body, without Gymnasium's wrappers."""
     require("minigrid", extra="oracle")
     return _one(MINIGRID, lambda: gymnasium.make(MINIGRID_ID).unwrapped)
 
@@ -47,19 +47,19 @@ def one_body(world: str, fields: dict[str, Any]) -> Contender:
 
 def vector(world: str, fields: dict[str, Any], bodies: int) -> Contender:
     """Many bodies of a room world."""
-    begun = time.perf_counter()
+    start = time.perf_counter()
     envs = RoomsVectorEnv(bodies, world, **fields)
     actions = itertools.cycle(np.random.default_rng(0).integers(0, NUM_ACTIONS, (1000, bodies)))
     envs.reset(seed=0)
     envs.step(next(actions))
-    first_s = time.perf_counter() - begun
-    _step_vector(envs, actions)  # to the end of an episode: what begins the next is a program too
+    first_s = time.perf_counter() - start
+    _step_vector(envs, actions)  # until an episode ends, so that the reset is compiled too
     return Contender("Gymnasium, vector", bodies, first_s, lambda: _step_vector(envs, actions))
 
 
 def compare(contenders: list[Contender], seconds: float) -> list[dict[str, Any]]:
-    """A row for each: the best of several rounds in which they take turns, together about `seconds` each; and how many
-    steps a second of processor time makes, which says more where others use the machine too."""
+    """Times the contenders in turn, about `seconds` each in total, and returns one row for each, with its best round.
+    Steps per second of CPU time are more reliable if the machine is shared."""
     speeds: list[list[tuple[float, float]]] = [[] for _ in contenders]
     for _ in range(ROUNDS):
         for contender, rates in zip(contenders, speeds, strict=True):
@@ -81,12 +81,12 @@ def _row(contender: Contender, speeds: list[tuple[float, float]]) -> dict[str, A
 
 
 def _one(name: str, make: Callable[[], gymnasium.Env]) -> Contender:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     env = make()
     actions = itertools.cycle(np.random.default_rng(0).integers(0, NUM_ACTIONS, 10_000))
     env.reset(seed=0)
     env.step(next(actions))
-    return Contender(name, 1, time.perf_counter() - begun, lambda: _step_one(env, actions))
+    return Contender(name, 1, time.perf_counter() - start, lambda: _step_one(env, actions))
 
 
 def _step_one(env: gymnasium.Env, actions: Any) -> int:
@@ -104,8 +104,8 @@ def _step_vector(envs: RoomsVectorEnv, actions: Any) -> int:
 
 
 def _speed(play: Callable[[], int], seconds: float) -> tuple[float, float]:
-    """Steps per second, and per second of processor time, all threads together."""
-    steps, begun, cpu_begun = 0, time.perf_counter(), time.process_time()
-    while time.perf_counter() - begun < seconds:
+    """Steps per second, and per second of CPU time over all threads."""
+    steps, start, cpu_start = 0, time.perf_counter(), time.process_time()
+    while time.perf_counter() - start < seconds:
         steps += play()
-    return steps / (time.perf_counter() - begun), steps / (time.process_time() - cpu_begun)
+    return steps / (time.perf_counter() - start), steps / (time.process_time() - cpu_start)

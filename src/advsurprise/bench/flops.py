@@ -1,10 +1,10 @@
-"""Floating point operations of a traced program, with the body of a loop counted as often as it runs.
+"""Counts the floating point operations of a traced program, with loop bodies counted as often as they run.
 
-XLA's own count (`compiled.cost_analysis()`) has the body of a loop once, however long the loop is, and a training
-update is all loops. This one walks the jaxpr. What it counts: a multiplication and an addition for every product in a
-matrix product or convolution (padding included), one operation per entry for arithmetic on floats (a logarithm is one,
-too), one per entry summed in a reduction. Integers, comparisons, choices and movement of data count nothing. Of the
-branches of a `cond` the most expensive counts, every time: an upper bound where that branch is rare.
+XLA's count (`compiled.cost_analysis()`) includes the body of a loop only once, and a training update is all loops. This
+one walks the jaxpr. It counts a multiplication and an addition for every product in a matrix product or convolution
+(padding included), one operation per entry for arithmetic on floats (also for a logarithm), and one per entry summed in
+a reduction. Integers, comparisons, selects and data movement count as zero. A `cond` counts as its most expensive
+branch: an upper bound if that branch is rare.
 """
 
 import math
@@ -28,16 +28,16 @@ PRODUCTS = frozenset(["dot_general", "conv_general_dilated"])
 
 
 class Operation(NamedTuple):
-    """One operation of a program, wherever it occurs."""
+    """One operation of a program."""
 
     name: str
     """Its primitive."""
     flops: int
-    """Floating point operations of all its executions together."""
+    """Floating point operations over all its executions."""
     shapes: tuple[tuple[int, ...], ...]
     """Shapes of its operands."""
     scope: str
-    """Names jax keeps of where it comes from; what a gradient adds has `transpose(` in it."""
+    """jax's name stack; operations of a backward pass have `transpose(` in it."""
 
 
 def count(program: ClosedJaxpr) -> int:
@@ -46,12 +46,12 @@ def count(program: ClosedJaxpr) -> int:
 
 
 def total(counted: list[Operation]) -> int:
-    """Floating point operations of some operations together."""
+    """Sum of the floating point operations."""
     return sum(each.flops for each in counted)
 
 
 def operations(program: ClosedJaxpr | Jaxpr, *, times: int = 1, scope: str = "") -> list[Operation]:
-    """Everything in a program that computes with floats, for a program that is run so many times."""
+    """All float operations of a program that runs `times` times."""
     counted: list[Operation] = []
     for equation in program.eqns:
         counted += _of_equation(equation, times, f"{scope}/{equation.source_info.name_stack}")
@@ -67,13 +67,13 @@ def _of_equation(equation: JaxprEqn, times: int, scope: str) -> list[Operation]:
     if own:
         shapes = tuple(tuple(_aval(operand).shape) for operand in equation.invars)
         return [Operation(name, times * own, shapes, scope)]
-    times *= _turns(equation)
+    times *= _iterations(equation)
     inner = [value for value in equation.params.values() if isinstance(value, (Jaxpr, ClosedJaxpr))]
     return [each for program in inner for each in operations(program, times=times, scope=scope)]
 
 
 def _own_flops(equation: JaxprEqn) -> int:
-    """Operations of one execution, without those of programs within."""
+    """Operations of one execution, without those of nested programs."""
     name = equation.primitive.name
     result = _aval(equation.outvars[0]) if equation.outvars else None
     if result is None or not jnp.issubdtype(getattr(result, "dtype", jnp.int32), jnp.floating):
@@ -88,7 +88,7 @@ def _own_flops(equation: JaxprEqn) -> int:
 
 
 def _terms(equation: JaxprEqn) -> int:
-    """How many products are added up for one entry of a matrix product or convolution."""
+    """Number of products summed per entry of a matrix product or convolution."""
     left, right = (_aval(operand).shape for operand in equation.invars[:2])
     dimensions = equation.params["dimension_numbers"]
     if equation.primitive.name == "dot_general":
@@ -97,17 +97,17 @@ def _terms(equation: JaxprEqn) -> int:
     return math.prod(size for axis, size in enumerate(right) if axis != outputs)
 
 
-def _turns(equation: JaxprEqn) -> int:
-    """How often a loop turns; 1 for what is no loop, and for a `while` of which that is not known beforehand."""
+def _iterations(equation: JaxprEqn) -> int:
+    """Number of iterations of a loop; 1 for anything else, and for a `while` of unknown length."""
     if equation.primitive.name == "scan":
         return equation.params["length"]
     if equation.primitive.name == "while":
-        return _counted_turns(equation)
+        return _counted_iterations(equation)
     return 1
 
 
-def _counted_turns(equation: JaxprEqn) -> int:
-    """Turns of `while i < stop: i += step` from a known start; 1 if the loop is of another kind."""
+def _counted_iterations(equation: JaxprEqn) -> int:
+    """Iterations of `while i < stop: i += step` from a known start; 1 for any other loop."""
     params = equation.params
     test, body = params["cond_jaxpr"].jaxpr, params["body_jaxpr"].jaxpr
     less = test.eqns[0] if len(test.eqns) == 1 and test.eqns[0].primitive.name == "lt" else None

@@ -1,7 +1,7 @@
-"""Speed of training in a world of another JAX library: our methods beside a plain PPO in the same world and run.
+"""Training speed in a world of another JAX library: our methods and a plain PPO, in the same world and run.
 
-Every row is whole updates (collecting and learning) of all seeds together, as one compiled program. The first update,
-which compiles, is apart; the rate is that of the median update.
+Every row times whole updates (collecting and learning) of all seeds in one compiled program. The first update, which
+compiles, is timed separately; the rate is that of the median update.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from advsurprise.errors import UserError
 from advsurprise.training.fused import Fused
 
 STEPS = "1e15"
-"""Steps of the runs that are timed: more than any number of bodies makes in one update."""
+"""Total steps of the timed runs: more than any number of bodies takes in one update."""
 PLAIN = "plain PPO"
 SHOWN = (
     "reward",
@@ -35,10 +35,10 @@ SHOWN = (
     "explore/step_surprise",
     "control/step_surprise",
 )
-"""Measures whose learning curves a row keeps, of every seed."""
+"""Measures whose learning curves are kept in a row, for every seed."""
 RETURN = "end/episode_return"
 TENTH = 10
-"""Updates at the beginning and at the end that a person is shown the mean of: one in so many."""
+"""Divisor of the number of updates: means over the first and the last tenth are shown."""
 
 
 def run(
@@ -52,7 +52,7 @@ def run(
     resolve: Callable[..., RunConfig],
     log: Callable[[str], None],
 ) -> dict[str, Any]:
-    """A row per method, and one of a plain PPO. `resolve` is what the train verb makes its configuration with."""
+    """One row per method, and one for a plain PPO. `resolve` is how the train verb builds its configuration."""
     world = find(env)
     if not (world.foreign and world.kind == "pure"):
         raise UserError(
@@ -62,13 +62,13 @@ def run(
         raise UserError("--bodies, --seeds and --updates take whole numbers from 1")
     given = {"config": None, "env": env, "steps": STEPS, "seeds": f"0..{seeds - 1}", "bodies": bodies}
     cfgs = [resolve(method=method, settings=settings, **given) for method in methods]
-    loops = [Fused(cfg) for cfg in cfgs]  # all mistakes are reported before the first is timed
+    loops = [Fused(cfg) for cfg in cfgs]  # errors are reported before the first is timed
     rows = []
     for loop in loops:
         log(f"{loop.cfg.method} in {env}: {bodies} bodies, {seeds} seed(s): compiling …")
         timed = _timed(loop.init, loop.update, updates)
-        alone = Fused(dataclasses.replace(loop.cfg, devices=1))
-        operations = flops.count(alone.trace(alone.like()).jaxpr)
+        single = Fused(dataclasses.replace(loop.cfg, devices=1))
+        operations = flops.count(single.trace(single.like()).jaxpr)
         rows.append(_row(loop.cfg, loop.cfg.method, loop.devices.count, operations, *timed))
         log(_text(rows[-1]))
     log(f"{PLAIN}: compiling …")
@@ -86,7 +86,7 @@ def run(
 
 
 def text(result: dict[str, Any]) -> str:
-    """The result for a person."""
+    """The result as text."""
     head = f"{'method':24}{'bodies':>8}{'seeds':>7}{'steps/s':>13}{'flop/step':>12}{'first update':>14}"
     head += f"{'episode return':>20}   on {result['device']}"
     plain = result["rows"][-1]["steps_per_s"]
@@ -101,7 +101,7 @@ def _text(row: dict[str, Any]) -> str:
 
 
 def _ends(curve: list[list[float]]) -> str:
-    """What an episode paid in the first and in the last tenth of the updates, mean over seeds."""
+    """Episode return in the first and in the last tenth of the updates, mean over seeds."""
     if not curve:
         return ""
     part = max(1, len(curve) // TENTH)
@@ -109,19 +109,19 @@ def _ends(curve: list[list[float]]) -> str:
 
 
 Curves = dict[str, list[list[float]]]
-"""Of each measure, its value in every update and seed."""
+"""Values of each measure, per update and seed."""
 
 
 def _timed(
     init: Callable[[], Any], update: Callable[[Any], tuple[Any, dict[str, Any]]], updates: int
 ) -> tuple[float, list[float], Curves]:
-    """Seconds of the first update, compiling included, and of those that follow, and what all of them measured."""
+    """Seconds of the first update, including compilation, and of the following ones, and the curves of all."""
     state = jax.block_until_ready(init())
     seconds, measured = [], []
     for _ in range(updates + 1):
-        begun = time.perf_counter()
+        start = time.perf_counter()
         state, measures = jax.block_until_ready(update(state))
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(time.perf_counter() - start)
         measured.append({name: np.atleast_1d(value) for name, value in measures.items() if name in SHOWN})
     curves = {name: [[float(f"{seed:.4g}") for seed in each[name]] for each in measured] for name in measured[0]}
     return seconds[0], seconds[1:], curves

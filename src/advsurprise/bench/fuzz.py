@@ -1,4 +1,4 @@
-"""Random commands in this process: whatever they are, they end with an exit code and a sentence, and change no file."""
+"""Random commands, run in-process: each must end with an exit code and one sentence, and change no file."""
 
 import atexit
 import concurrent.futures
@@ -28,30 +28,30 @@ Main = Callable[[list[str]], None]
 Log = Callable[[str], None]
 
 EXIT_CODES = (0, 2, 3, 4)
-"""Those that the command line promises; 4 is for a check that failed or a file that could not be written."""
+"""Exit codes that the command line promises; 4 means a failed check or a file that could not be written."""
 LIMIT = 30.0
-"""Seconds that a command may take."""
+"""Time limit of a command in seconds."""
 TOGETHER = 100
-"""Commands that one process tries before it reports."""
+"""Commands per batch of a worker."""
 EVERY = 5
-"""Reports between two lines of progress."""
+"""Batches between two progress lines."""
 
 
 class TooLong(BaseException):
-    """A command that did not end."""
+    """A command ran over the time limit."""
 
 
 def drill(
     count: int, *, main: Main, seed: int, workers: int = 1, log: Log = lambda line: None
 ) -> tuple[Counter, list[dict[str, Any]]]:
-    """Tries so many random cases: how many of each kind, and those that did not end well. `main` is the command line, a
+    """Tries `count` random cases; returns how many of each kind, and those that failed. `main` is the command line, a
     function that other processes can import."""
-    tried, faults, begun = Counter(), [], time.monotonic()
+    tried, faults, start = Counter(), [], time.monotonic()
     parts = [range(first, min(first + TOGETHER, count)) for first in range(0, count, TOGETHER)]
-    # In processes of their own, which a command that breaks its process does not take along.
+    # In separate processes, so that a command that crashes does not take the drill down.
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(
-        min(workers, len(parts)), mp_context=context, initializer=_stand_apart
+        min(workers, len(parts)), mp_context=context, initializer=_new_session
     ) as pool:
         waiting = [pool.submit(try_cases, part, main, seed) for part in parts]
         for number, done in enumerate(concurrent.futures.as_completed(waiting), start=1):
@@ -61,12 +61,12 @@ def drill(
             for each in bad:
                 log(f"case {each['case']} ({each['kind']}): {each['fault']}")
             if number % EVERY == 0 or number == len(parts):
-                log(f"{tried.total()} of {count} commands tried, {time.monotonic() - begun:.0f} s")
+                log(f"{tried.total()} of {count} commands tried, {time.monotonic() - start:.0f} s")
     return tried, sorted(faults, key=lambda fault: fault["case"])
 
 
 def try_cases(numbers: Iterable[int], main: Main, seed: int) -> tuple[Counter, list[dict[str, Any]]]:
-    """Tries the cases of these numbers."""
+    """Tries the cases with these numbers."""
     scene, tried, faults = _own_scene(), Counter(), []
     for number in numbers:
         case = draw(scene, random.Random(f"{seed} {number}"))
@@ -77,22 +77,22 @@ def try_cases(numbers: Iterable[int], main: Main, seed: int) -> tuple[Counter, l
     return tried, faults
 
 
-def _stand_apart() -> None:
-    """Ctrl-C is for the drill, not for the commands that it tries."""
+def _new_session() -> None:
+    """Starts a new session: Ctrl-C is for the drill, not for the commands that it tries."""
     if hasattr(os, "setsid"):
         os.setsid()
 
 
 @functools.cache
 def _own_scene() -> Scene:
-    """The scene of this process, removed with it."""
+    """The scene of this process, removed when it exits."""
     place = tempfile.TemporaryDirectory(prefix="advsurprise-fuzz-")
     atexit.register(place.cleanup)
     return scenes.make(pathlib.Path(place.name))
 
 
 def attempt(scene: Scene, case: Case, main: Main) -> str | None:
-    """Runs one case and says what is wrong with how it ended; None if nothing is."""
+    """Runs one case and returns what was wrong with how it ended, or None."""
     out, said = _Text(), _Text()
     with scene.planted(case.planted):
         before = scenes.contents(scene.folder)
@@ -105,7 +105,7 @@ def attempt(scene: Scene, case: Case, main: Main) -> str | None:
             return f"{type(error).__name__}: {_where(error)}"
         after = scenes.contents(scene.folder)
     changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-    # Of a check that failed, the findings are the result.
+    # A failed check prints its findings to standard output.
     return _fault(code, said.getvalue() + (out.getvalue() if code == EXIT_FAILED else ""), changed)
 
 
@@ -133,14 +133,14 @@ def _fault(code: Any, said: str, changed: list[str]) -> str | None:
 
 
 def _where(error: BaseException) -> str:
-    """An error in one line, with the last place in this package."""
+    """An error in one line, with its last location in this package."""
     ours = [frame for frame in traceback.extract_tb(error.__traceback__) if "advsurprise" in frame.filename]
     place = f" ({pathlib.Path(ours[-1].filename).name}:{ours[-1].lineno})" if ours else ""
     return " ".join(str(error).split())[:200] + place
 
 
 class _Text(io.StringIO):
-    """A stream in memory that has what programs ask of standard error."""
+    """An in-memory stream that can stand in for standard error."""
 
     encoding = "utf-8"  # pyright: ignore[reportAssignmentType, reportIncompatibleVariableOverride]
 
@@ -156,7 +156,7 @@ def _streams(out: _Text, said: _Text) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _time_limit() -> Iterator[None]:
-    """Ends what takes too long, where signals can: in the main thread."""
+    """Raises `TooLong` after the time limit; only in the main thread, where signals work."""
     if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
         yield
         return

@@ -1,10 +1,10 @@
-"""Speed in a host world: stepping alone, stepping with policies, and training, in one run.
+"""Speed in a host world: stepping only, stepping with policies, and training, in one run.
 
 raw          all bodies under random actions, no policy
 inference    the same with policies and densities (collecting)
 train        whole updates
-apart        what raw stepping, policies in a world that takes no time, and learning cost one after the other:
-             where network and emulator share the cores, the best that can be had without overlap
+apart        raw stepping, policies in a world that takes no time, and learning, one after the other: the best rate
+             without overlap if network and emulator share the cores
 """
 
 import itertools
@@ -29,11 +29,11 @@ from advsurprise.training.state import TrainState
 from advsurprise.types import EnvSpec, TimeStep
 
 STEPS = "1e15"
-"""Steps of the runs that are timed: more than any number of bodies makes in one update."""
+"""Total steps of the timed runs: more than any number of bodies takes in one update."""
 
 
 class StillHost(Host):
-    """A world that takes no time: it answers every action with the same timestep, in which nothing ended."""
+    """A world that takes no time: every action returns the same timestep, and episodes never end."""
 
     def __init__(self, host: Host, first: TimeStep):
         self.seeds, self.bodies, self.groups = host.seeds, host.bodies, host.groups
@@ -77,9 +77,9 @@ def run(
     resolve: Callable[..., RunConfig],
     log: Callable[[str], None],
 ) -> dict[str, Any]:
-    """A row per method and number of bodies. `resolve` is what the train verb makes its configuration with."""
+    """One row per method and number of bodies. `resolve` is how the train verb builds its configuration."""
     if find(env).kind != "host":
-        raise UserError(f"{env} is compiled: use bench train")
+        raise UserError(f"{env} is not a host world: use bench train")
     if min(*bodies, seeds, updates) < 1:
         raise UserError("--bodies, --seeds and --updates take whole numbers from 1")
     given = {"config": None, "env": env, "steps": STEPS, "settings": settings, "seeds": f"0..{seeds - 1}"}
@@ -96,9 +96,9 @@ def run(
 
 def _row(cfg: RunConfig, updates: int, log: Callable[[str], None]) -> dict[str, Any]:
     log(f"{cfg.method} in {cfg.env}: {cfg.bodies} bodies, rollouts of {cfg.rollout} …")
-    begun = time.perf_counter()
+    start = time.perf_counter()
     loop = Hosted(cfg)
-    opened = time.perf_counter() - begun
+    opened = time.perf_counter() - start
     try:
         return _timed_row(loop, cfg, updates, opened)
     finally:
@@ -111,7 +111,7 @@ def _timed_row(loop: Hosted, cfg: RunConfig, updates: int, opened: float) -> dic
     state, compiled = _seconds(lambda: loop.update(state)[0])
     train, collect, learn, raw = [], [], [], []
     for _ in range(updates):
-        # In turn, so that a machine that slows down slows all of them.
+        # Interleaved, so that a slowdown of the machine affects all of them.
         raw.append(raw_seconds(host, cfg.rollout))
         state = loop.restarted(state)
         state, seconds = _seconds(lambda state=state: loop.update(state)[0])
@@ -147,12 +147,12 @@ def _timed_row(loop: Hosted, cfg: RunConfig, updates: int, opened: float) -> dic
 
 
 def raw_seconds(host: Host, length: int) -> float:
-    """Seconds of so many steps of all bodies under random actions, group by group as in training."""
+    """Seconds for `length` steps of all bodies under random actions, group by group as in training."""
     rng = np.random.default_rng(0)
     rows = host.seeds * host.group_bodies
     actions = rng.integers(host.spec.num_actions, size=(length, host.groups, rows))
     host.reset(jax.random.split(jax.random.key(0), host.seeds))
-    begun = time.perf_counter()
+    start = time.perf_counter()
     for group in range(host.groups):
         host.send(actions[0, group], group)
     for index, group in itertools.product(range(1, length), range(host.groups)):
@@ -160,7 +160,7 @@ def raw_seconds(host: Host, length: int) -> float:
         host.send(actions[index, group], group)
     for group in range(host.groups):
         host.recv(group)
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
 def still_seconds(loop: Hosted, state: TrainState, updates: int) -> list[float]:
@@ -173,16 +173,16 @@ def still_seconds(loop: Hosted, state: TrainState, updates: int) -> list[float]:
 
 
 def _seconds(call: Callable[[], Any]) -> tuple[Any, float]:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     result = jax.block_until_ready(call())
-    return result, time.perf_counter() - begun
+    return result, time.perf_counter() - start
 
 
 HEAD = f"{'bodies':>7}{'raw':>10}{'inference':>11}{'train':>10}{'of raw':>8}{'apart':>10}{'of apart':>10}{'memory':>12}"
 
 
 def text(result: dict[str, Any]) -> str:
-    """The result for a person."""
+    """The result as text."""
     rows = result["rows"]
     width = max(len(row["method"]) for row in rows)
     lines = [f"{rows[0]['env']} on {result['device']}, {result['cores']} cores, steps/s", f"{'method':{width}}{HEAD}"]

@@ -1,7 +1,7 @@
-"""Runs that are killed at random moments and resumed, against the same run left alone: every byte of their folders.
+"""Kills runs at random moments, resumes them, and compares every byte of their folders with an uninterrupted run.
 
-Runs are tiny and save after every update. All processes keep compiled programs in one folder; a run now and then has to
-compile its own, so that it can be killed while it does.
+Runs are tiny and save after every update. All processes share a compilation cache; occasionally a run gets an empty
+one, so that it can be killed while it compiles.
 """
 
 import contextlib
@@ -34,8 +34,8 @@ WORLDS: dict[str, dict[str, Any]] = {
     "atari/freeway": {"side": 20, "noops": 3, "max_frames": 43},
     "doom/take-cover": {"max_tics": 44},
 }
-"""Worlds whose runs resume exactly, at their smallest. In games an episode has ten steps and a rollout eight: at every
-checkpoint games are under way."""
+"""Worlds whose runs resume exactly, at their smallest. In games an episode has ten steps and a rollout eight, so that
+every checkpoint is in the middle of a game."""
 FIELDS: dict[str, dict[str, Any]] = {
     "adversarial-surprise": {"k_explore": 2, "k_control": 4},
     "asp": {"first_stop": 0.3},
@@ -45,18 +45,18 @@ SETTINGS = ("rollout=8", "save_every=1", "devices=1", "ppo.epochs=1", "ppo.minib
 SIZES = ("--steps", "640", "--bodies", "2", "--seeds", "3", "--json")
 """Forty updates."""
 COMPILING = 0.15
-"""Share of runs that compile their programs instead of finding them."""
+"""Share of runs that start with an empty compilation cache."""
 SAVING = 0.5
-"""Share of runs that are killed after their first checkpoint, when a run of so few updates is nearly over."""
+"""Share of runs that are killed after their first checkpoint, which comes late in so short a run."""
 POLL = 0.005
-"""Seconds between two looks for the first checkpoint."""
+"""Seconds between checks for the first checkpoint."""
 TRIES = 6
-"""How often a run may end before the moment at which it was to be killed."""
+"""Attempts to kill a run before it ends by itself."""
 QUICK = (
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
     " --xla_cpu_parallel_codegen_split_count=1"
 )
-"""Flags for programs that are compiled quickly: they are run for a second."""
+"""XLA flags for fast compilation: the programs run for a second only."""
 
 
 class Pair(NamedTuple):
@@ -67,7 +67,7 @@ class Pair(NamedTuple):
 
     @property
     def words(self) -> list[str]:
-        """The command that trains it, in the current folder."""
+        """Arguments of the command that trains it, in the current folder."""
         fields = {f"env.{name}": value for name, value in WORLDS.get(self.env, {}).items()}
         fields |= {f"method.{name}": value for name, value in FIELDS.get(self.method, {}).items()}
         settings = [*SETTINGS, *(f"{name}={value}" for name, value in fields.items())]
@@ -76,14 +76,14 @@ class Pair(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """A run that nobody disturbed."""
+    """An uninterrupted run."""
 
     folder: pathlib.Path
     """Its folder."""
     seconds: float
-    """How long it took, compiling included."""
+    """Its duration, including compilation."""
     saving: float
-    """How much of it was left after its first checkpoint."""
+    """Seconds from its first checkpoint to its end."""
 
 
 def drill(
@@ -95,7 +95,7 @@ def drill(
     workers: int = 1,
     log: Log = lambda line: None,
 ) -> list[dict[str, Any]]:
-    """One row for each kill, spread evenly over all methods and worlds, and one for each world that is not there."""
+    """One row per kill, spread evenly over all methods and worlds, and one per world whose extra is missing."""
     pairs = _pairs(methods, envs)
     random.Random(seed).shuffle(pairs)
     shares = [kills // len(pairs) + (number < kills % len(pairs)) for number in range(len(pairs))]
@@ -113,7 +113,7 @@ def drill(
             try:
                 return [row for each in waiting for row in each.result()]
             except BaseException:
-                # Pairs under way are finished, which takes a minute; the others are not begun.
+                # Running pairs finish, which takes a minute; the others are cancelled.
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
@@ -145,19 +145,19 @@ def _drill_pair(pair: Pair, kills: int, place: pathlib.Path, rng: random.Random)
 
 
 def _whole(pair: Pair, place: pathlib.Path) -> Whole:
-    """The run left alone."""
+    """Trains the uninterrupted run."""
     work = pathlib.Path(tempfile.mkdtemp(prefix="whole-", dir=place))
-    begun = time.monotonic()
+    start = time.monotonic()
     done = _start(pair.words, work, place)
     _wait_for_checkpoint(done, work)
     saved = time.monotonic()
-    said = done.communicate()[1]
+    errors = done.communicate()[1]
     if done.returncode == MissingExtra.exit_code:
-        raise MissingExtra(_last(said))
+        raise MissingExtra(_last(errors))
     if done.returncode:
-        raise UserError(f"{pair.method} in {pair.env} cannot be trained: {_last(said)}")
+        raise UserError(f"{pair.method} in {pair.env} cannot be trained: {_last(errors)}")
     ended = time.monotonic()
-    return Whole(work / "run", ended - begun, ended - saved)
+    return Whole(work / "run", ended - start, ended - saved)
 
 
 def _wait_for_checkpoint(process: subprocess.Popen, work: pathlib.Path) -> None:
@@ -166,7 +166,7 @@ def _wait_for_checkpoint(process: subprocess.Popen, work: pathlib.Path) -> None:
 
 
 def _kill_once(pair: Pair, whole: Whole, longest: float, place: pathlib.Path, rng: random.Random) -> dict[str, Any]:
-    """Kills a run at a moment of the time it takes, resumes it and compares."""
+    """Kills a run at a random moment, resumes it and compares it."""
     late, compiles = rng.random() < SAVING, rng.random() < COMPILING
     programs = pathlib.Path(tempfile.mkdtemp(prefix="programs-", dir=place)) if compiles else None
     for _ in range(TRIES):
@@ -175,11 +175,11 @@ def _kill_once(pair: Pair, whole: Whole, longest: float, place: pathlib.Path, rn
         killed, taken = _run_until(pair, moment, work, place, programs, late=late)
         if killed:
             break
-        # It ended too soon: its programs were there.
+        # It ended before the kill: its programs were cached.
         longest = min(taken, longest)
         shutil.rmtree(work)
     else:
-        raise UserError(f"{pair.method} in {pair.env} always ended before it could be killed")
+        raise UserError(f"{pair.method} in {pair.env} always finished before it could be killed")
     left = _left(work / "run")
     error = _resume(pair, work, place)
     different = [f"it could not be resumed: {error}"] if error else differences(whole.folder, work / "run")
@@ -191,22 +191,22 @@ def _kill_once(pair: Pair, whole: Whole, longest: float, place: pathlib.Path, rn
 def _run_until(
     pair: Pair, moment: float, work: pathlib.Path, place: pathlib.Path, programs: pathlib.Path | None, *, late: bool
 ) -> tuple[bool, float]:
-    """Kills a run at a moment, counted from its start or, if late, from its first checkpoint. Whether it was killed
-    before it ended, and after how many seconds."""
-    begun = time.monotonic()
+    """Kills a run `moment` seconds after its start or, if `late`, after its first checkpoint. Returns whether it was
+    killed before it ended, and after how many seconds."""
+    start = time.monotonic()
     process = _start(pair.words, work, place, programs)
     if late:
         _wait_for_checkpoint(process, work)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(moment)
-    taken = time.monotonic() - begun
+    taken = time.monotonic() - start
     process.kill()
     process.communicate()
     return process.returncode == -signal.SIGKILL, taken
 
 
 def _left(run: pathlib.Path) -> dict[str, Any]:
-    """What a killed run left behind."""
+    """The state of a killed run's folder."""
     rows, saved = run / METRICS, newest_saved(run / CHECKPOINTS)
     return {
         "began": (run / CONFIG).exists(),
@@ -217,15 +217,15 @@ def _left(run: pathlib.Path) -> dict[str, Any]:
 
 
 def _resume(pair: Pair, work: pathlib.Path, place: pathlib.Path) -> str | None:
-    """Continues a run to its end, or says why it could not; one that had not begun is asked for again."""
+    """Continues a run to its end, or starts it again if it has no configuration yet; returns the error, if any."""
     words = ["resume", "run", "--json"] if (work / "run" / CONFIG).exists() else pair.words
     process = _start(words, work, place)
-    said = process.communicate()[1]
-    return None if process.returncode == 0 else _last(said)
+    errors = process.communicate()[1]
+    return None if process.returncode == 0 else _last(errors)
 
 
 def _start(words: Sequence[str], work: pathlib.Path, place: pathlib.Path, programs: pathlib.Path | None = None):
-    """A command in a process of its own, in a folder."""
+    """Starts a command as a new process in a folder."""
     keep = {
         "JAX_COMPILATION_CACHE_DIR": str(programs or place / "programs"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
@@ -238,12 +238,12 @@ def _start(words: Sequence[str], work: pathlib.Path, place: pathlib.Path, progra
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # Ctrl-C is for the drill, not for the runs that it kills itself
+        start_new_session=True,  # Ctrl-C is for the drill, not for its runs
     )
 
 
 def differences(whole: pathlib.Path, other: pathlib.Path) -> list[str]:
-    """Files of two runs that differ in a byte, or that one of them does not have. Of metrics, all but the clock's."""
+    """Files that differ between two runs or are missing in one. Timings in the metrics are ignored."""
     mine, theirs = _contents(whole), _contents(other)
     return sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
 
@@ -254,7 +254,7 @@ def _contents(run: pathlib.Path) -> dict[str, bytes]:
 
 
 def _without_clock(rows: bytes) -> bytes:
-    """Rows of metrics without what depends on the clock; their bytes where they are not whole."""
+    """Metrics rows without timings; the raw bytes if a row is incomplete."""
     try:
         parsed = [json.loads(line) for line in rows.splitlines()]
     except ValueError:
@@ -263,9 +263,9 @@ def _without_clock(rows: bytes) -> bytes:
     return json.dumps([{k: v for k, v in row.items() if not k.startswith(clock)} for row in parsed]).encode()
 
 
-def _last(said: str) -> str:
-    lines = said.strip().splitlines()
-    return lines[-1].removeprefix("advsurprise: ") if lines else "it said nothing"
+def _last(errors: str) -> str:
+    lines = errors.strip().splitlines()
+    return lines[-1].removeprefix("advsurprise: ") if lines else "no error message"
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -17,7 +17,7 @@ SWITCH_NUMBER = tiles.TYPE_NUMBER["switch"]
 
 
 class Switch(WorldObj):
-    """Our addition to MiniGrid: solid, stays where it is, stops or starts the noise of its room."""
+    """Our addition to MiniGrid: solid, cannot be moved, stops or starts the noise of its room."""
 
     def __init__(self, color: str, room: int, starts: bool):
         OBJECT_TO_IDX.setdefault("switch", SWITCH_NUMBER)
@@ -35,7 +35,7 @@ class FixedBox(Box):
 
 
 class Mirror(MiniGridEnv):
-    """Begins as our world begins; from then on takes our actions and our noise only."""
+    """Starts from our world's first state; after that it takes only our actions and our noise."""
 
     def __init__(self, world: RoomWorld, first: Moment, lights: np.ndarray):
         """`lights` [x, y]: the room whose light a cell is, -1 for none."""
@@ -65,7 +65,7 @@ class Mirror(MiniGridEnv):
                 self._doors.append((x, y))
 
     def gen_obs(self) -> dict:
-        """Nothing: `step` need not draw the view, which `image` draws when our own rules have been applied too."""
+        """Returns nothing: `image` draws the view later, when our rules have been applied too."""
         return {}
 
     def image(self) -> np.ndarray:
@@ -73,7 +73,7 @@ class Mirror(MiniGridEnv):
         return super().gen_obs()["image"]
 
     def stir(self, seen: Moment) -> None:
-        """Takes over the noise: colours of lights in rooms that we hold to be running, and balls' moves."""
+        """Copies the noise: colours of lights in rooms that are not stilled, and moves of balls."""
         for x, y, room in self._lights:
             floor = self.grid.get(x, y)
             if not self.stilled[room] and isinstance(floor, Floor):
@@ -130,7 +130,7 @@ class Mirror(MiniGridEnv):
         return makers[IDX_TO_OBJECT[kind]]()
 
     def _move_balls(self, stirred: np.ndarray) -> None:
-        """Puts every ball where ours went."""
+        """Moves every ball to where ours is."""
         for index, thing in enumerate(self.grid.grid):
             if isinstance(thing, Ball):
                 self.grid.grid[index] = None
@@ -138,7 +138,7 @@ class Mirror(MiniGridEnv):
             self.grid.set(x, y, self._thing(int(stirred[x, y])))
 
     def _count(self, before, front, *, toggles: bool) -> None:
-        """Counts what happened, so that a comparison shows what it covered."""
+        """Counts events, so that a comparison shows what it covered."""
         encoded, hand, position = before
         if position != tuple(self.agent_pos):
             self.events["moved"] += 1

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 DEEP = 100_000
-"""Brackets within brackets, more than a parser follows."""
+"""Nesting depth that no parser follows."""
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, 1, -1, 2, 0.5, -0.0, 1e-300, 1e308, 10**12, 2**31, 2**63, -(2**63), 10**30),
     *(float("nan"), float("inf"), "", " ", "x", "nan", "1e5", "true", "é☃", "x" * 5000, "../..", "/", "/dev/zero"),
@@ -16,11 +16,11 @@ VALUES: tuple[Any, ...] = (
     *("rooms/four", "rooms/door", "ladder/game", "CartPole-v1", "gymnax:Nothing", "pgx:nothing", "zoo:rooms-four"),
     *("os:getcwd", "nowhere.py:Class", "package:Name-v0", "smirl", "random", "task", "adversarial-surprise"),
 )
-"""What a value may be replaced by."""
+"""Replacements for JSON values."""
 
 
 def damage_bytes(data: bytes, rng: random.Random) -> bytes:
-    """The bytes cut, flipped, longer, repeated, or others altogether."""
+    """The bytes truncated, flipped, extended, repeated or replaced."""
     place = rng.randrange(len(data) + 1)
     kinds: Sequence[Callable[[], bytes]] = (
         lambda: data[:place],
@@ -46,7 +46,7 @@ def damage_bytes(data: bytes, rng: random.Random) -> bytes:
 
 
 def damage_json(data: bytes, rng: random.Random, *, values: Sequence[Any] = VALUES) -> bytes:
-    """The JSON with some of its values replaced, removed, added or moved; now and then, with its bytes damaged."""
+    """The JSON with some values replaced, removed, added or copied; sometimes with its bytes damaged."""
     if rng.random() < 0.2:
         return damage_bytes(data, rng)
     tree = json.loads(data)
@@ -56,7 +56,7 @@ def damage_json(data: bytes, rng: random.Random, *, values: Sequence[Any] = VALU
 
 
 def damage_tree(tree: Any, rng: random.Random, values: Sequence[Any] = VALUES) -> Any:
-    """A tree of JSON with one change, somewhere."""
+    """A JSON tree with one random change."""
     tree = copy.deepcopy(tree)
     places = list(_places(tree))
     if not places or rng.random() < 0.02:
@@ -78,7 +78,7 @@ def damage_tree(tree: Any, rng: random.Random, values: Sequence[Any] = VALUES) -
 
 
 def _places(tree: Any):
-    """Every place in a tree, as what holds it and its key there."""
+    """Yields every entry of a tree as its container and key."""
     keys = list(tree) if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ()
     for key in keys:
         yield tree, key
@@ -86,7 +86,7 @@ def _places(tree: Any):
 
 
 def forge_record(record: bytes, rng: random.Random) -> bytes:
-    """A checkpoint's record with absurd shapes or other values, and a checksum that matches."""
+    """A checkpoint's record with absurd shapes or values and a matching checksum."""
     tree = json.loads(record)
     del tree["record_sha256"]
     leaf = tree["leaves"][rng.choice(sorted(tree["leaves"]))]
@@ -114,7 +114,7 @@ def seal(tree: dict[str, Any]) -> bytes:
 
 
 def forge_header(tensors: bytes, rng: random.Random) -> bytes:
-    """A safetensors file whose header says something else, in as many bytes."""
+    """A safetensors file with a damaged header of the same length."""
     length = int.from_bytes(tensors[:8], "little")
     header, rest = tensors[8 : 8 + length], tensors[8 + length :]
     kinds: Sequence[Callable[[], bytes]] = (

@@ -1,8 +1,8 @@
-"""Farama MiniGrid as the judge of the room worlds: both play the same actions, and every step is compared.
+"""Farama MiniGrid as the oracle of the room worlds: both play the same actions, and every step is compared.
 
-A mirror takes our first state of an episode and from then on only our actions and our noise (the lights' colours, the
-balls' moves). Everything else is MiniGrid's own code, except what MiniGrid does not have: switches, and locking a
-door with a key, which the mirror does by hand.
+A mirror takes the first state of our episode, and after that only our actions and our noise (colours of lights, moves
+of balls). Everything else is MiniGrid's own code, except what MiniGrid does not have: switches, and locking a door with
+a key, which the mirror implements itself.
 """
 
 import concurrent.futures
@@ -19,7 +19,7 @@ from advsurprise.errors import UserError, require
 
 VIEWS = (5, 7)
 BODIES = 16
-"""Episodes recorded at a time."""
+"""Episodes recorded per batch."""
 
 
 class Task(NamedTuple):
@@ -32,7 +32,7 @@ class Task(NamedTuple):
 
 
 def run(*, steps: int, seed: int = 0, log: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
-    """Compares the four worlds in both views over `steps` steps in all, on all cores."""
+    """Compares the four worlds in both views over `steps` steps in total, on all cores."""
     from advsurprise.envs import rooms
 
     if steps < 1:
@@ -41,7 +41,7 @@ def run(*, steps: int, seed: int = 0, log: Callable[[str], None] = lambda line: 
     settings = [(world, view) for world in rooms.WORLDS for view in VIEWS]
     share = -(-steps // len(settings))
     tasks = [Task(world, {"view": view}, share, seed + i) for i, (world, view) in enumerate(settings)]
-    begun = time.perf_counter()
+    start = time.perf_counter()
     workers = min(os.cpu_count() or 1, len(tasks))
     log(f"comparing {len(tasks)} worlds, {share} steps each, on {workers} cores with Farama MiniGrid …")
     rows = []
@@ -54,13 +54,13 @@ def run(*, steps: int, seed: int = 0, log: Callable[[str], None] = lambda line: 
     return {
         "steps": sum(row["steps"] for row in rows),
         "mismatches": sum(row["mismatches"] for row in rows),
-        "seconds": round(time.perf_counter() - begun, 1),
+        "seconds": round(time.perf_counter() - start, 1),
         "rows": rows,
     }
 
 
 def text(result: dict[str, Any]) -> str:
-    """The result for a person."""
+    """The result as text."""
     lines = [_row_text(row) for row in result["rows"]]
     verdict = "identical on every step" if not result["mismatches"] else "they differ: please report this"
     lines.append(f"{result['steps']} steps, {result['mismatches']} mismatches in {result['seconds']} s: {verdict}")
@@ -73,7 +73,7 @@ def _row_text(row: dict[str, Any]) -> str:
 
 
 def compare(task: Task) -> dict[str, Any]:
-    """Plays one world beside its mirror; counts the steps on which anything differs, and what happened in them."""
+    """Plays one world and its mirror; counts the steps on which they differ, and the events."""
     from advsurprise.bench.mirror import Mirror
     from advsurprise.bench.record import record_episodes
     from advsurprise.envs.rooms import make

@@ -1,4 +1,4 @@
-"""Stable-Baselines3's PPO in the same game, as a user would run it instead: a package of the bench's alone."""
+"""Times Stable-Baselines3's PPO in the same game, for comparison; only this benchmark needs the package."""
 
 import importlib.util
 import json
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 UPDATES = 3
-"""Updates that are timed, after one that is not."""
+"""Timed updates, after one for warm-up."""
 
 SCRIPT = """
 import json, sys, time
@@ -40,25 +40,25 @@ if __name__ == "__main__":
 
 
 def measure(env: str, *, bodies: int, rollout: int, log: Callable[[str], None]) -> dict[str, Any] | None:
-    """Steps per second of Stable-Baselines3's PPO on an Atari game; None with a line that says why it was not timed."""
+    """Steps per second of Stable-Baselines3's PPO on an Atari game; None, with a log line, if it cannot be timed."""
     if not env.startswith("atari/"):
-        log("the peer is timed in Atari games only")
+        log("Stable-Baselines3 is timed in Atari games only")
         return None
     if importlib.util.find_spec("stable_baselines3") is None:
-        log("Stable-Baselines3 is not installed, so there is no peer beside: pip install stable-baselines3")
+        log("Stable-Baselines3 is not installed, so it is not timed: pip install stable-baselines3")
         return None
     game = "".join(word.title() for word in env.removeprefix("atari/").split("-"))
     log(f"Stable-Baselines3's PPO in {game}NoFrameskip-v4, {bodies} bodies …")
     words = [sys.executable, "-c", SCRIPT, f"ale_py:{game}NoFrameskip-v4", str(bodies), str(rollout), str(UPDATES)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
-        log(f"Stable-Baselines3 failed: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
+        log(f"Stable-Baselines3 failed: {(done.stderr.strip().splitlines() or ['no error message'])[-1]}")
         return None
     return {"library": "stable-baselines3", "env": env, "bodies": bodies} | json.loads(done.stdout.splitlines()[-1])
 
 
 def text(result: dict[str, Any], ours: float) -> str:
-    """One line, with the ratio."""
+    """The result in one line, with the ratio."""
     theirs = result["steps_per_s"]
     return (
         f"Stable-Baselines3 {result['version']} trains PPO with {result['bodies']} bodies at {theirs:,.0f} steps/s: "

@@ -1,7 +1,7 @@
-"""A plain PPO in one compiled loop, as short programs for pure JAX worlds are written: what others would run instead.
+"""A plain PPO in one compiled loop, in the style of single-file JAX implementations, as a baseline.
 
-One file, two networks of two layers on flat observations, `vmap` over seeds and bodies, `scan` over steps, worlds that
-are reset within every step. It learns the world's own reward and knows nothing of roles, densities, frames or clocks.
+Two networks of two layers on flat observations, `vmap` over seeds and bodies, `scan` over steps, auto-reset within
+every step. It learns from the world's own reward, without roles, densities, frame stacks or time limits.
 """
 
 import math
@@ -21,7 +21,7 @@ WIDTH = 64
 
 
 class PlainConfig(NamedTuple):
-    """Sizes and constants, those of the loops that it stands for."""
+    """Sizes and hyperparameters, with the usual defaults of such implementations."""
 
     bodies: int
     rollout: int
@@ -37,7 +37,7 @@ class PlainConfig(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """What one update hands to the next."""
+    """State carried from one update to the next."""
 
     params: Any
     optimiser: Any
@@ -47,7 +47,7 @@ class Carry(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What is kept of a step, axes [T, B]."""
+    """Recorded steps, axes [T, B]."""
 
     obs: Array
     action: Array
@@ -58,7 +58,7 @@ class Step(NamedTuple):
 
 
 class PlainPPO:
-    """PPO for one world: `init` and `update` of one seed, to be mapped over seeds and compiled."""
+    """PPO for one world: `init` and `update` of one seed, to be vmapped over seeds and jitted."""
 
     def __init__(self, made: Made, cfg: PlainConfig):
         self.made, self.cfg = made, cfg
@@ -66,7 +66,7 @@ class PlainPPO:
         self.optimiser = optax.chain(optax.clip_by_global_norm(cfg.max_grad_norm), optax.adam(cfg.lr, eps=1e-5))
 
     def init(self, key: Array) -> Carry:
-        """Networks and bodies at the beginning."""
+        """Initial networks and bodies."""
         key, net_key, env_key = jax.random.split(key, 3)
         obs, state = jax.vmap(self._reset)(jax.random.split(env_key, self.cfg.bodies))
         actor_key, critic_key = jax.random.split(net_key)
@@ -78,7 +78,7 @@ class PlainPPO:
         return Carry(params, self.optimiser.init(params), state, obs, key)
 
     def update(self, carry: Carry) -> tuple[Carry, dict[str, Float[Array, ""]]]:
-        """A rollout and some passes over it: what follows, and what the rollout's steps and episodes were worth."""
+        """Collects a rollout and trains on it; returns the new state and the rollout's measures."""
         key, collect_key, learn_key = jax.random.split(carry.key, 3)
         keys = jax.random.split(collect_key, self.cfg.rollout)
         collect = lambda world, key: self._step(carry.params, world, key)  # noqa: E731
@@ -93,11 +93,11 @@ class PlainPPO:
     def _reset(self, key: Array) -> tuple[Array, Any]:
         env = self.made.env
         obs, state = (getattr(env, "reset_env", None) or env.reset)(key, self.made.params)
-        # Types as a step has them: Python's own numbers would make the second update another program.
+        # The same types as after a step: Python numbers would make the second update recompile.
         return _flat(obs), jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), state)
 
     def _move(self, key: Array, state: Any, action: Int[Array, ""]) -> tuple[Any, ...]:
-        """One step of one body; a reset is computed on every step and used if the episode ended."""
+        """One step of one body; a reset is computed on every step and used if the episode ends."""
         step_key, reset_key = jax.random.split(key)
         obs, moved, reward, *ends = self.made.env.step_env(step_key, state, action, self.made.params)
         done = jnp.asarray(ends[0]) | (ends[1] if len(ends) == 3 else False)
@@ -154,13 +154,13 @@ class PlainPPO:
 def of_seeds(
     ppo: PlainPPO, seeds: int
 ) -> tuple[Callable[[], Carry], Callable[[Carry], tuple[Carry, dict[str, Array]]]]:
-    """`init` and `update` of several seeds together, compiled."""
+    """`init` and `update` of several seeds, jitted."""
     init, update = jax.jit(jax.vmap(ppo.init)), jax.jit(jax.vmap(ppo.update))
     return lambda: init(jax.random.split(jax.random.PRNGKey(0), seeds)), update
 
 
 def _measures(steps: Step) -> dict[str, Float[Array, ""]]:
-    """Mean reward of a step; and of an episode what a rollout pays and lasts for each end that is in it."""
+    """Mean reward per step; return and length per episode, as totals over the rollout divided by its episode ends."""
     ends = jnp.maximum(steps.done.sum(), 1)
     return {
         "reward": steps.reward.mean(),

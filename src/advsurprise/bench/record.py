@@ -15,12 +15,12 @@ from advsurprise.grid.actions import NUM_ACTIONS, Action
 
 
 class Moment(NamedTuple):
-    """One body's world after the noise moved and the body acted. Codes are of the whole unpadded grid, [x, y]."""
+    """One body's world after noise and action. Codes are of the whole unpadded grid, [x, y]."""
 
     obs: np.ndarray
-    """What our world shows."""
+    """Our world's observation."""
     codes: np.ndarray
-    """Tile codes, with the colours that lights show."""
+    """Tile codes, with the current colours of lights."""
     stirred: np.ndarray
     """Tile codes between the noise and the action."""
     position: tuple[int, int]
@@ -32,7 +32,7 @@ class Moment(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Episodes:
-    """Whole episodes, axes [time, body, …]; time 0 is the beginning."""
+    """Whole episodes, axes [time, body, …]; time 0 is the first state."""
 
     size: int
     view: int
@@ -42,10 +42,10 @@ class Episodes:
     state: dict[str, np.ndarray]
     action: np.ndarray
     lights: np.ndarray
-    """Axes [body, x, y]: the room whose light a cell is at the beginning, -1 for none."""
+    """Axes [body, x, y]: the room whose light a cell is in the first state, -1 for none."""
 
     def at(self, moment: int, body: int) -> Moment:
-        """After `moment` steps."""
+        """The state after `moment` steps."""
         x, y = geometry.coordinates(int(self.state["position"][moment, body]), size=self.size, view=self.view)
         return Moment(
             obs=self.obs[moment, body],
@@ -60,7 +60,7 @@ class Episodes:
 
 
 def record_episodes(env: RoomWorld, *, bodies: int, seed: int) -> Episodes:
-    """One whole episode of each body; every other one begins in any room, not in the first."""
+    """Records one whole episode per body; every other one starts in a random room instead of the first."""
     recorded = jax.tree.map(np.asarray, _record(env, bodies, jax.random.key(seed)))
     return Episodes(env.grid, env.view, *recorded)
 
@@ -91,7 +91,7 @@ def _record(env: RoomWorld, bodies: int, key):
 
 
 def _begin(env: RoomWorld, number: jax.Array, layout_key, place_key) -> RoomState:
-    """The beginning of an episode, in any room for every other body."""
+    """First state of an episode, in a random room for every other body."""
     state = env.initial(key=layout_key)
     place = jnp.where(number % 2 == 1, _anywhere(env, state, place_key), state.position)
     return dataclasses.replace(state, position=place)
@@ -107,7 +107,7 @@ def _anywhere(env: RoomWorld, state: RoomState, key) -> jax.Array:
 
 
 def _busy_action(env: RoomWorld, state: RoomState, key) -> jax.Array:
-    """Half of the time any action, else one that does something to what is in front: uniform play rarely would."""
+    """Half of the time a random action, else one that affects the cell in front, which random play rarely does."""
     any_key, use_key, which_key = jax.random.split(key, 3)
     front = state.grid[state.position + geometry.stride(state.direction, size=env.grid, view=env.view)]
     use = jax.random.choice(use_key, jnp.asarray([Action.TOGGLE, Action.TOGGLE, Action.PICKUP, Action.LEFT]))

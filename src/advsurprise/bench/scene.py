@@ -1,4 +1,4 @@
-"""A folder with one of everything that commands read: a small trained run, a comparison, settings, a theory world."""
+"""A folder with one of everything that commands read: a small run, a comparison, settings, a theory world."""
 
 import contextlib
 import dataclasses
@@ -46,10 +46,10 @@ TABLES = {
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-    """The folder, and what was in it when it was made."""
+    """The folder and its original contents."""
 
     folder: pathlib.Path
-    """Where it is."""
+    """Its path."""
     files: Mapping[str, bytes]
     """Contents by path."""
     record: str
@@ -59,7 +59,7 @@ class Scene:
 
     @contextlib.contextmanager
     def planted(self, files: Mapping[str, bytes | None]) -> Iterator[None]:
-        """Some files with other contents, or without one (None); as it was afterwards."""
+        """Replaces or removes (None) some files, and restores them afterwards."""
         try:
             for name, content in files.items():
                 _put(self.folder / name, content)
@@ -70,13 +70,13 @@ class Scene:
 
 
 def contents(folder: pathlib.Path) -> dict[str, bytes]:
-    """All files below a folder by their path, without those that commands may write."""
+    """All files below a folder by path, except those that commands may write."""
     paths = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
     return {name: path.read_bytes() for name, path in paths.items() if not name.startswith(f"{OUT}/")}
 
 
 def make(folder: pathlib.Path) -> Scene:
-    """Makes it in an empty folder, with the writers of real runs. Nothing is trained."""
+    """Creates the scene in an empty folder, with the same writers as real runs. Nothing is trained."""
     for name in ("random", "task"):
         _write_run(folder / COMPARISON / name, dataclasses.replace(CFG, method=name))
     shared = {name: value for name, value in CFG.as_dict().items() if not name.startswith("method")}

@@ -1,8 +1,8 @@
-"""Speed of training from end to end: whole updates (collecting and learning) of one compiled program.
+"""End-to-end training speed: whole updates (collecting and learning) of one compiled program.
 
-Each row is one size: a method, a number of bodies and a number of seeds. Compiling is apart, a first update warms up,
-medians are over the updates that follow. Collecting alone is a program of its own, timed on the same state. Rates are
-put beside the matrix product of the same machine, measured in the same run and in the precision training uses.
+Each row is one size: a method, a number of bodies and a number of seeds. Compilation is timed separately, the first
+update is a warm-up, and medians are over the following updates. Collecting is also timed as a separate program, on the
+same state. Rates are compared with a matrix product on the same machine, in the same run and precision.
 """
 
 import dataclasses
@@ -24,14 +24,14 @@ from advsurprise.errors import UserError
 from advsurprise.training.fused import Fused
 
 AUTHORS_STEPS_PER_S = 268
-"""The published code of Adversarial Surprise on two cores, 16 bodies."""
+"""Speed of the published code of Adversarial Surprise on two cores, 16 bodies."""
 STEPS = "1e15"
-"""Steps of the runs that are timed: more than any number of bodies makes in one update."""
+"""Total steps of the timed runs: more than any number of bodies takes in one update."""
 MATMUL_SIZES = {"cpu": (1024, 2048), "other": (4096, 8192)}
-"""Sides of the square matrices whose product is timed; the fastest counts."""
+"""Sizes of the square matrices whose product is timed; the fastest counts."""
 MATMUL_CALLS = 5
 FAILURES = (jax.errors.JaxRuntimeError, MemoryError)
-"""What a size that does not fit raises."""
+"""Errors raised by a size that does not fit."""
 
 
 def run(
@@ -45,8 +45,8 @@ def run(
     resolve: Callable[..., RunConfig],
     log: Callable[[str], None],
 ) -> dict[str, Any]:
-    """A row per method, number of bodies and number of seeds. `resolve` is what the train verb makes its
-    configuration with."""
+    """One row per method, number of bodies and number of seeds. `resolve` is how the train verb builds its
+    configuration."""
     for name, numbers in {"--bodies": bodies, "--seeds": seeds, "--updates": (updates,)}.items():
         if not numbers or min(numbers) < 1:
             raise UserError(f"{name} takes whole numbers from 1")
@@ -57,7 +57,7 @@ def run(
         resolve(method=method, bodies=number, seeds=f"0..{count - 1}", **given)
         for method, count, number in itertools.product(methods, seeds, bodies)
     ]
-    loops = [Fused(cfg) for cfg in cfgs]  # all mistakes are reported before the first is timed
+    loops = [Fused(cfg) for cfg in cfgs]  # errors are reported before the first is timed
     device = jax.devices()[0]
     matmul = matmul_rate(device.platform)
     log(f"{env} on {device.device_kind}: a matrix product runs at {matmul / 1e9:,.0f} Gflop/s")
@@ -72,7 +72,7 @@ def run(
 
 
 def text(result: dict[str, Any]) -> str:
-    """The result for a person."""
+    """The result as text."""
     rows = result["rows"]
     width = max(len(row["method"]) for row in rows)
     head = f"{'method':{width}}{HEAD}   on {result['device']}, {result['cores']} cores"
@@ -95,7 +95,7 @@ def _cells(row: dict[str, Any]) -> str:
 
 
 def _closing(rows: list[dict[str, Any]]) -> str:
-    """The fastest row beside the authors' own code."""
+    """Compares the fastest row with the authors' code."""
     timed = [row for row in rows if "error" not in row]
     if not timed:
         return "No size could be timed."
@@ -123,7 +123,7 @@ def _matmul_seconds(size: int) -> float:
 
 
 def _row(loop: Fused, updates: int, matmul: float, log: Callable[[str], None]) -> dict[str, Any]:
-    """One size, timed; with the reason instead of numbers where it does not run."""
+    """Times one size; the row has an error instead of numbers if it does not run."""
     cfg = loop.cfg
     row = {
         "env": cfg.env,
@@ -146,16 +146,16 @@ def time_size(loop: Fused, updates: int, matmul: float) -> dict[str, Any]:
     """All numbers of one size."""
     peak_before = _device_peak()
     state = loop.init()
-    begun = time.perf_counter()
+    start = time.perf_counter()
     update = loop.trace(state).lower().compile()
-    compile_s = time.perf_counter() - begun
+    compile_s = time.perf_counter() - start
     collect = loop.trace_collecting(state).lower().compile()
     steps = loop.cfg.steps_per_update * len(loop.cfg.seeds)
-    # Counted in the program of one device: what several of them each do for themselves is no use twice.
-    alone = Fused(dataclasses.replace(loop.cfg, devices=1))
-    parts = flops_parts(flops.operations(alone.trace(state).jaxpr), flops.count(alone.trace_collecting(state).jaxpr))
+    # Counted in the single-device program: work that every device repeats counts once.
+    single = Fused(dataclasses.replace(loop.cfg, devices=1))
+    parts = flops_parts(flops.operations(single.trace(state).jaxpr), flops.count(single.trace_collecting(state).jaxpr))
 
-    # An update may reuse the memory of the state it gets: only the newest state is ever used.
+    # An update may donate its input buffers: only the newest state is ever used.
     state, _ = jax.block_until_ready(update(state))
     durations = []
     for _ in range(updates):
@@ -182,8 +182,8 @@ def time_size(loop: Fused, updates: int, matmul: float) -> dict[str, Any]:
 
 
 def flops_parts(update: list[flops.Operation], collect: int) -> dict[str, int]:
-    """Operations of an update by what they are for: collecting, losses, their gradients, and the rest, which is
-    scoring and the optimiser."""
+    """Operations of an update by purpose: collecting, losses, their gradients, and the rest, which is scoring and the
+    optimiser."""
     differentiated = [each for each in update if "jvp(" in each.scope]
     backward = flops.total([each for each in differentiated if "transpose(" in each.scope])
     forward = flops.total(differentiated) - backward
@@ -192,8 +192,7 @@ def flops_parts(update: list[flops.Operation], collect: int) -> dict[str, int]:
 
 
 def _costs(program: jax.stages.Compiled) -> dict[str, Any]:
-    """What XLA says of the whole program. Its operations and bytes have the body of every loop once, so they are for
-    the record only."""
+    """XLA's cost analysis of the whole program. It counts every loop body once, so it is for reference only."""
     counted: Any = program.cost_analysis() or {}
     return {
         "flops_xla": counted.get("flops"),
@@ -202,23 +201,23 @@ def _costs(program: jax.stages.Compiled) -> dict[str, Any]:
 
 
 def _device_peak() -> int | None:
-    """The most memory the process has held on the device so far, where the device keeps count of it."""
+    """Peak device memory of the process so far, if the device reports it."""
     return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
 
 
 def _risen(before: int | None, after: int | None) -> int | None:
-    """The device's peak if this size made it: it never falls, so what a larger size left behind says nothing."""
+    """The device's peak if this size raised it: the peak never falls, so one left by a larger size says nothing."""
     return after if before is not None and after is not None and after > before else None
 
 
 def _seconds(call: Callable[[], Any]) -> tuple[float, Any]:
-    """How long a call takes until its result is there, and the result."""
-    begun = time.perf_counter()
+    """Seconds until a call's result is ready, and the result."""
+    start = time.perf_counter()
     result = jax.block_until_ready(call())
-    return time.perf_counter() - begun, result
+    return time.perf_counter() - start, result
 
 
 def _sentence(failure: BaseException) -> str:
-    """The first line of what went wrong."""
+    """The first line of an error."""
     lines = str(failure).strip().splitlines()
     return lines[0] if lines else type(failure).__name__

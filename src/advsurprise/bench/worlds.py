@@ -18,11 +18,11 @@ from advsurprise.envs.rooms import WORLDS
 from advsurprise.errors import MissingExtra, UserError
 
 EPISODES_PER_CALL = 2
-"""Episodes each body plays in one call of the compiled program, so that fresh layouts are part of what is timed."""
+"""Episodes of each body per call of the compiled program, so that new layouts are part of the timing."""
 USUAL_STEPS = 128
-"""Steps taken for an episode where their lengths differ."""
+"""Assumed length of an episode in worlds without a fixed one."""
 USUAL_BODIES = 64
-"""Bodies of the vector environment that is compared with MiniGrid, if there is such a row, else the nearest number."""
+"""Bodies of the vector environment that is compared with MiniGrid; the row with the nearest number is used."""
 
 
 def run(
@@ -35,17 +35,17 @@ def run(
     minigrid: bool,
     log: Callable[[str], None],
 ) -> dict[str, Any]:
-    """A row per number of bodies; then by turns MiniGrid, the world through Gymnasium, and the compiled loop."""
+    """One row per number of bodies; then, interleaved, MiniGrid, the world through Gymnasium, and the compiled loop."""
     bodies = tuple(bodies)
     if not bodies or min(bodies) < 1:
         raise UserError("--bodies takes whole numbers from 1")
     if seconds <= 0:
         raise UserError(f"--seconds must be positive, not {seconds}")
-    asked = find(world)
-    fields = asked.parse(settings)
-    env = asked.make(**fields)
+    entry = find(world)
+    fields = entry.parse(settings)
+    env = entry.make(**fields)
     device = jax.devices()[0]
-    log(f"{world} on {device.device_kind}: {_episode_steps(env)} steps a body and episode")
+    log(f"{world} on {device.device_kind}: {_episode_steps(env)} steps per body and episode")
     rows = []
     for number in bodies:
         log(f"{number} bodies: compiling …")
@@ -70,7 +70,7 @@ def run(
 
 
 def _ratios(by_turns: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, Any]:
-    """MiniGrid's speed, and the compiled row's divided by it; beside each of the others, theirs."""
+    """MiniGrid's speed and the ratio of the compiled row to it; adds a ratio to each contender."""
     if not by_turns or by_turns[0]["name"] != face.MINIGRID:
         return {"minigrid_steps_per_s": None, "ratio": None}
     speed, cpu_speed = by_turns[0]["steps_per_s"], by_turns[0]["steps_per_cpu_s"]
@@ -85,7 +85,7 @@ def _ratios(by_turns: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, An
 
 
 def text(result: dict[str, Any]) -> str:
-    """The result for a person."""
+    """The result as text."""
     lines = [f"{'bodies':>8} {'steps/s':>13} {'compile':>9}   on {result['device']}"]
     lines += [_row_text(row) for row in result["rows"]]
     if result.get("ratio"):
@@ -94,13 +94,13 @@ def text(result: dict[str, Any]) -> str:
             f"ratio {result['ratio']:,.1f} at {result['ratio_bodies']} bodies"
         )
     if result["by_turns"]:
-        lines.append(f"By turns, the best of {face.ROUNDS} rounds:")
+        lines.append(f"Interleaved, best of {face.ROUNDS} rounds:")
         lines += [_turn_text(row) for row in result["by_turns"]]
     return "\n".join(lines)
 
 
 def _turn_text(row: dict[str, Any]) -> str:
-    ratio = f"{row['ratio']:>7.1f} x MiniGrid, {row['cpu_ratio']:.1f} x by processor time" if "ratio" in row else ""
+    ratio = f"{row['ratio']:>7.1f} x MiniGrid, {row['cpu_ratio']:.1f} x by CPU time" if "ratio" in row else ""
     return (
         f"{row['bodies']:>8} {row['steps_per_s']:>13,.0f} {row['first_s']:>7.1f} s   {row['name']:<20} {ratio}".rstrip()
     )
@@ -111,20 +111,20 @@ def _row_text(row: dict[str, Any]) -> str:
 
 
 def _episode_steps(env: AbstractEnv) -> int:
-    """Length of an episode, or a stretch of the usual length where episodes differ."""
+    """Length of an episode, or an assumed one if episodes differ in length."""
     return env.spec.max_steps or USUAL_STEPS
 
 
 def time_world(env: AbstractEnv, bodies: int, seconds: float) -> dict[str, Any]:
-    """Compiles, warms up, and takes the median over calls until `seconds` have passed (three calls at least)."""
+    """Compiles, warms up, and takes the median over calls until `seconds` have passed (at least three calls)."""
     steps = EPISODES_PER_CALL * _episode_steps(env)
     play, compile_s = _compile(env, bodies, steps)
     durations: list[float] = []
     while sum(durations) < seconds or len(durations) < 3:
         key = jax.random.key(len(durations) + 1)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         jax.block_until_ready(play(key))
-        durations.append(time.perf_counter() - begun)
+        durations.append(time.perf_counter() - start)
     return {
         "env": env.spec.id,
         "bodies": bodies,
@@ -135,7 +135,7 @@ def time_world(env: AbstractEnv, bodies: int, seconds: float) -> dict[str, Any]:
 
 
 def _compiled(env: AbstractEnv, bodies: int) -> face.Contender:
-    """The compiled loop, to be timed by turns with the others."""
+    """The compiled loop as a contender."""
     steps = EPISODES_PER_CALL * _episode_steps(env)
     play, compile_s = _compile(env, bodies, steps)
     seeds = itertools.count(1)
@@ -149,17 +149,17 @@ def _compiled(env: AbstractEnv, bodies: int) -> face.Contender:
 
 @functools.lru_cache
 def _compile(env: AbstractEnv, bodies: int, steps: int) -> tuple[Callable, float]:
-    """The compiled program, run once, and the seconds it took to compile."""
-    begun = time.perf_counter()
+    """The compiled program, after one warm-up run, and its compile time in seconds."""
+    start = time.perf_counter()
     play = _play.lower(env, bodies, steps, jax.random.key(0)).compile()
-    compile_s = time.perf_counter() - begun
+    compile_s = time.perf_counter() - start
     jax.block_until_ready(play(jax.random.key(0)))
     return play, compile_s
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _play(env: AbstractEnv, bodies: int, steps: int, key):
-    """Sums over all that was seen, so that nothing can be left out of the program."""
+    """Sums over everything observed, so that XLA cannot eliminate any of it."""
     reset_key, play_key = jax.random.split(key)
     state, first = jax.vmap(lambda k: env.reset(key=k))(jax.random.split(reset_key, bodies))
 
@@ -177,6 +177,6 @@ def _play(env: AbstractEnv, bodies: int, steps: int, key):
 
 
 def _digest(tree) -> jax.Array:
-    """One number that depends on every leaf; leaves are added per body first, which costs one reduction in all."""
+    """A number that depends on every leaf; leaves are summed per body first, which costs one reduction in total."""
     per_body = [jnp.sum(leaf.reshape(leaf.shape[0], -1).astype(jnp.float32), axis=1) for leaf in jax.tree.leaves(tree)]
     return jnp.sum(sum(per_body[1:], per_body[0]))

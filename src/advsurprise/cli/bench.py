@@ -1,4 +1,4 @@
-"""The verbs that measure speed, and agreement with MiniGrid."""
+"""The verb bench: speed, agreement with MiniGrid, and recovery from crashes."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ from advsurprise.errors import EXIT_FAILED
 
 @dataclass(frozen=True)
 class BenchWorlds:
-    """Time an environment under random actions, compiled and through Gymnasium, next to Farama MiniGrid."""
+    """Time an environment with random actions, compiled and through Gymnasium, and compare it with MiniGrid."""
 
     world: Annotated[Positional[str], arg(metavar="[ENV]")] = "rooms/four"
     """The environment to time."""
@@ -22,7 +22,7 @@ class BenchWorlds:
     """Seconds to time each row for, after compiling."""
     settings: EnvSettings = ()
     gymnasium: bool = True
-    """Also time a room world through Gymnasium, one body and a vector of 64 (or the nearest of --bodies)."""
+    """Also time a room world through Gymnasium: one body, and a vector of 64 (or the nearest of --bodies)."""
     minigrid: bool = True
     """Also time Farama MiniGrid's MultiRoom-N4-S5 in one process."""
     json: Json = False
@@ -44,7 +44,7 @@ class BenchWorlds:
 
 @dataclass(frozen=True)
 class BenchTrain:
-    """Time whole training updates, and compare their speed with that of a large matrix product."""
+    """Time full training updates, and compare their throughput with that of a large matrix product."""
 
     env: Annotated[str, arg(metavar="ENV")] = "rooms/four"
     """The environment."""
@@ -55,7 +55,7 @@ class BenchTrain:
     seeds: tuple[int, ...] = (1,)
     """Numbers of seeds trained together, one row each."""
     updates: int = 5
-    """Updates to time for each row, after one that is not timed."""
+    """Updates to time per row, after one warm-up update."""
     settings: Annotated[
         UseAppendAction[tuple[str, ...]],
         arg(name="set", metavar="FIELD=VALUE", help="Change any field: ppo.minibatch=1024, env.rooms=6 …"),
@@ -73,7 +73,7 @@ class BenchTrain:
 
 @dataclass(frozen=True)
 class BenchHost:
-    """Time a host world: stepping alone, stepping with policies, and training, in one run."""
+    """Time a host world: stepping only, stepping with policies, and training, in one run."""
 
     env: Annotated[str, arg(metavar="ENV")]
     """The environment."""
@@ -84,7 +84,7 @@ class BenchHost:
     seeds: int = 1
     """Number of seeds trained together."""
     updates: int = 3
-    """Updates to time for each row, after one that is not timed."""
+    """Updates to time per row, after one warm-up update."""
     peer: bool = True
     """Also time Stable-Baselines3's PPO in an Atari game, if it is installed."""
     settings: Annotated[
@@ -102,7 +102,7 @@ class BenchHost:
 
 @dataclass(frozen=True)
 class BenchAtari(BenchHost):
-    """Time an Atari game: stepping alone, stepping with policies, and training, in one run."""
+    """Time an Atari game: stepping only, stepping with policies, and training, in one run."""
 
     env: Annotated[str, arg(metavar="ENV")] = "atari/freeway"
     """The game."""
@@ -110,7 +110,7 @@ class BenchAtari(BenchHost):
 
 @dataclass(frozen=True)
 class BenchDoom(BenchHost):
-    """Time a scenario of Doom: stepping alone, stepping with policies, and training, in one run."""
+    """Time a Doom scenario: stepping only, stepping with policies, and training, in one run."""
 
     env: Annotated[str, arg(metavar="ENV")] = "doom/take-cover"
     """The scenario."""
@@ -118,7 +118,7 @@ class BenchDoom(BenchHost):
 
 @dataclass(frozen=True)
 class BenchForeign:
-    """Time training in a world of another JAX library, next to a plain PPO in the same world."""
+    """Time training in a world of another JAX library, and compare it with plain PPO in the same world."""
 
     env: Annotated[str, arg(metavar="ENV")] = "gymnax:Breakout-MinAtar"
     """The environment: gymnax:NAME, pgx:NAME or package.module:function."""
@@ -129,7 +129,7 @@ class BenchForeign:
     seeds: int = 5
     """Number of seeds trained together."""
     updates: int = 5
-    """Updates to time for each row, after one that is not timed."""
+    """Updates to time per row, after one warm-up update."""
     settings: Annotated[
         UseAppendAction[tuple[str, ...]],
         arg(name="set", metavar="FIELD=VALUE", help="Change any field: rollout=128, env.max_steps_in_episode=500 …"),
@@ -146,16 +146,16 @@ class BenchForeign:
 
 
 def _updates(bench: BenchTrain | BenchHost | BenchForeign) -> dict[str, Any]:
-    """What is timed of training, for the functions that time it."""
+    """Keyword arguments shared by the benchmarks of training."""
     from advsurprise.cli.resolve import resolve
 
-    asked = {name: getattr(bench, name) for name in ("bodies", "seeds", "updates", "settings")}
-    return asked | {"methods": bench.method.split(","), "resolve": resolve, "log": log}
+    flags = {name: getattr(bench, name) for name in ("bodies", "seeds", "updates", "settings")}
+    return flags | {"methods": bench.method.split(","), "resolve": resolve, "log": log}
 
 
 @dataclass(frozen=True)
 class BenchOracle:
-    """Step the room worlds side by side with Farama MiniGrid and count the steps on which they differ."""
+    """Step the room worlds in lockstep with Farama MiniGrid and count the steps on which they differ."""
 
     steps: int = 200_000
     """Total steps, split evenly over the worlds and both view sizes."""
@@ -174,20 +174,20 @@ class BenchOracle:
 
 @dataclass(frozen=True)
 class BenchDrill:
-    """Kill training runs at random moments, resume them and compare all bytes; try random commands and files."""
+    """Kill training runs at random times, resume them and compare every byte; fuzz commands and files."""
 
     kills: int = 10
     """Runs to kill, spread over the methods and worlds."""
     fuzz: int = 1000
-    """Random command lines, configurations, checkpoints, theory worlds and files of metrics to try."""
+    """Random command lines, configurations, checkpoints, theory worlds and metrics files to try."""
     methods: Annotated[str | None, optional("METHOD[,…]", "all")] = None
     """Methods whose runs are killed."""
     envs: Annotated[str | None, optional("ENV[,…]", "room worlds, atari/freeway and doom/take-cover")] = None
-    """Worlds of these runs."""
+    """Worlds to train them in."""
     seed: int = 0
-    """Seed of the moments and of the commands."""
+    """Seed of the kill times and of the random commands."""
     workers: int = 1
-    """Processes at the same time."""
+    """Number of parallel processes."""
     json: Json = False
 
     def run(self) -> None:
@@ -211,7 +211,7 @@ class BenchDrill:
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure the speed of environments and of training, compare the room worlds with Farama MiniGrid, or drill."""
+    """Benchmark environments and training, check the room worlds against MiniGrid, or drill crash recovery."""
 
     what: Annotated[
         Annotated[BenchWorlds, subcommand("worlds")]
@@ -221,7 +221,7 @@ class Bench:
         | Annotated[BenchForeign, subcommand("foreign")]
         | Annotated[BenchOracle, subcommand("oracle")]
         | Annotated[BenchDrill, subcommand("drill")],
-        arg(name=""),  # no prefix, which help would show as a heading
+        arg(name=""),  # a prefix would show up as a heading in the help
     ]
 
     def run(self) -> None:

@@ -18,7 +18,7 @@ EXTRAS = {
     "ray": "ray",
     "oracle": "minigrid",
 }
-"""Extras, and a package that each brings. `gpu` is not among them: it brings a device, and devices are shown."""
+"""Each extra and one package that it installs; no `gpu`, since devices are listed anyway."""
 
 
 def doctor() -> dict[str, Any]:
@@ -34,7 +34,7 @@ def doctor() -> dict[str, Any]:
 
 
 def text(report: dict[str, Any]) -> str:
-    """The report for a person."""
+    """The report as text."""
     lines = [f"python {report['python']}, {report['cores']} cores, devices: {', '.join(report['devices'])}"]
     lines += [f"  {name:12} {version}" for name, version in report["packages"].items()]
     for name, version in report["extras"].items():

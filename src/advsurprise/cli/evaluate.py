@@ -1,4 +1,4 @@
-"""`advsurprise eval`: how frozen policies play, beside random actions, or role by role against other players."""
+"""`advsurprise eval`: frozen policies compared with random actions, or role by role with other players."""
 
 import math
 import pathlib
@@ -13,10 +13,10 @@ from advsurprise.learning.players import Player
 from advsurprise.training.run import keep_compiled
 
 PLAYERS: dict[str, Player] = {"random": "random", "measures": "trained", "greedy": "greedy"}
-"""Who plays, under what name in the result."""
+"""Players, by their key in the result."""
 HEADS = {"random": "random", "measures": "trained", "greedy": "trained, greedy"}
 CROSS_COLUMNS = 4
-"""Measures that a table of pairings has room for."""
+"""Number of measures that fit into a table of pairings."""
 LABEL_WIDTH, CELL_WIDTH = 70, 18
 
 
@@ -28,7 +28,7 @@ def evaluate(
     settings: Sequence[str],
     log: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Frozen policies, sampled and greedy, beside uniform random actions, on the same evaluation seeds."""
+    """Evaluates frozen policies, sampled and greedy, and uniform random actions on the same evaluation seeds."""
     check_episodes(episodes)
     trained = load(folder)
     fields = envs.find(env or trained.config.env).parse(settings)
@@ -59,10 +59,10 @@ def cross(
     settings: Sequence[str],
     log: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Every role played by its policy, by random actions and motionless, against each other."""
+    """Evaluates all combinations of trained, random and motionless players for the roles."""
     check_episodes(episodes)
     if env is not None or settings:
-        raise UserError("--cross plays in the run's own world: leave out --env and --set")
+        raise UserError("--cross plays in the run's own world: remove --env and --set")
     trained = load(folder)
     keep_compiled()
     log(f"playing {episodes} episodes of each pairing …")
@@ -88,7 +88,7 @@ def check_episodes(episodes: int) -> None:
 
 
 def load(folder: pathlib.Path) -> api.Trained:
-    """The run in a folder; a comparison is several."""
+    """The run in a folder; refuses a comparison, which holds several."""
     refuse_comparison(folder)
     return api.load(folder)
 
@@ -102,21 +102,21 @@ def refuse_comparison(folder: pathlib.Path) -> None:
 
 
 def shown_labels(trained: api.Trained, measured: Iterable[str]) -> dict[str, str]:
-    """Labels of what the table shows, in order: the measures that are shown, then all at hand-overs."""
+    """Labels of the table's rows, in order: measures shown by default, then all at hand-overs."""
     measured, method = set(measured), trained.agents[0].method
     table = labels.of_method(method)
     columns = table.shown + [name for group in table.handovers(method.roles).values() for name in group]
     return {name: table.label(name) for name in columns if name in measured}
 
 
-# ---------------------------------------------------------------------------------------------------- for people
+# --------------------------------------------------------------------------------------------------- text output
 
 
 def evaluate_text(result: dict[str, Any]) -> str:
-    """Random beside trained, for a person."""
+    """The table of random and trained players as text."""
     episodes, seeds = result["episodes"], result["training_seeds"]
     lines = [
-        f"{result['method']} in {result['env']}, {episodes} episodes of each of {seeds} training seed(s)",
+        f"{result['method']} in {result['env']}, {episodes} episodes for each of {seeds} training seed(s)",
         f"{'mean and 95% interval':{LABEL_WIDTH}}" + _cells(HEADS.values()),
         f"{'interval over':{LABEL_WIDTH}}" + _cells(_over(result[column].values()) for column in HEADS),
     ]
@@ -124,20 +124,20 @@ def evaluate_text(result: dict[str, Any]) -> str:
     lines += [_line(result, name) for name in result["labels"] if name not in handovers]
     if handovers:
         firsts = [name for name in handovers if "/first/" in name]
-        lines += ["", "when a role's first turn ends (all turns: --json)", *(_line(result, name) for name in firsts)]
+        lines += ["", "when each role's first turn ends (all turns: --json)", *(_line(result, name) for name in firsts)]
     if result["published"]:
         scores = ", ".join(f"{who} {score:g}" for who, score in result["published"].items())
-        lines.append(f"published scores of the game: {scores}")
+        lines.append(f"published scores of this game: {scores}")
     return "\n".join([*lines, f"run: {result['run']}"])
 
 
 def cross_text(result: dict[str, Any]) -> str:
-    """The pairings for a person."""
+    """The table of pairings as text."""
     roles, names = result["roles"], list(result["labels"])[:CROSS_COLUMNS]
     head = "".join(f"{role:12}" for role in roles) + _cells(f"[{number}]" for number, _ in enumerate(names, start=1))
     lines = [
-        f"{result['method']} in {result['env']} after {result['steps']:,} steps, {result['episodes']} episodes of each "
-        f"of {result['training_seeds']} training seed(s), mean and 95% interval",
+        f"{result['method']} in {result['env']} after {result['steps']:,} steps, {result['episodes']} episodes "
+        f"for each of {result['training_seeds']} training seed(s), mean and 95% interval",
         *(f"[{number}] {result['labels'][name]}" for number, name in enumerate(names, start=1)),
         f"{head}  interval over",
     ]
@@ -157,7 +157,7 @@ def _cells(texts: Iterable[str]) -> str:
 
 
 def _over(estimates: Iterable[Estimate]) -> str:
-    """What the intervals of one column are over, the same for all its measures."""
+    """What the intervals of a column are taken over, the same for all its measures."""
     first = next(iter(estimates))
     return first["over"]
 

@@ -1,4 +1,4 @@
-"""`advsurprise film`: episodes of a run as a film, or as a contact sheet."""
+"""`advsurprise film`: episodes of a run as a video or a contact sheet."""
 
 import pathlib
 import time
@@ -20,11 +20,11 @@ def film(
     fps: int,
     log: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Plays, draws and writes."""
-    # Before anything is loaded or played, except for where the film goes by itself.
+    """Plays episodes, draws them and writes the file."""
+    # Before anything is loaded or played; the default path, not known yet, ends in film.mp4 too.
     films.check(out or pathlib.Path("film.mp4"), episodes=episodes, fps=fps)
     keep_compiled()
-    begun = time.monotonic()
+    start = time.monotonic()
     trained = load(folder).only(seed)
     path = out or trained.default_path("film.mp4")
     [seed] = trained.config.seeds
@@ -42,17 +42,17 @@ def film(
         "pictures": made.pictures,
         "film_seconds": round(made.seconds, 2),
         "bytes": made.path.stat().st_size,
-        "seconds": round(time.monotonic() - begun, 2),
+        "seconds": round(time.monotonic() - start, 2),
     }
 
 
 def text(result: dict[str, Any]) -> str:
-    """Where the film is."""
-    length = f"{result['film_seconds']:g} s of film" if result["film_seconds"] else f"{result['pictures']} pictures"
+    """The path of the film, and the next command."""
+    length = f"{result['film_seconds']:g} s of video" if result["film_seconds"] else f"{result['pictures']} pictures"
     return (
         f"{_episodes(result['episodes'])} of seed {result['seed']}: {result['film']} "
         f"({length}, {result['bytes'] / 1e6:.2f} MB)\n"
-        f"Step by step in the browser: advsurprise replay {result['run']}"
+        f"Step through it in a browser: advsurprise replay {result['run']}"
     )
 
 

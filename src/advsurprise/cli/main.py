@@ -1,7 +1,7 @@
-"""The entry point of `advsurprise`. Exit codes: 0 done, 2 usage, 3 an extra is missing, 4 it failed.
+"""Entry point of `advsurprise`. Exit codes: 0 success, 2 usage error, 3 missing extra, 4 failure.
 
-Verbs are parsed here and work elsewhere: each imports what it needs when it runs, so that `--help` answers before jax
-is loaded. With `--json` a verb prints exactly one JSON object on standard output.
+This module only parses: each verb imports what it needs when it runs, so that `--help` does not load jax. With `--json`
+a verb prints exactly one JSON object on standard output.
 """
 
 import gc
@@ -36,7 +36,7 @@ from advsurprise.cli.verbs import (
 from advsurprise.errors import EXIT_FAILED, UserError, WorldWarning
 
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
-"""For Python's garbage collector: with its 700 it takes half a second of the five that a run needs to begin."""
+"""Threshold of Python's garbage collector; its default of 700 costs half a second of a start-up of five."""
 
 Verb = (
     Annotated[Train, subcommand("train")]
@@ -60,13 +60,13 @@ Verb = (
 
 
 def main(words: list[str] | None = None) -> None:
-    """Runs one verb, and turns what goes wrong into a sentence and an exit code."""
+    """Runs one verb; errors become one sentence and an exit code."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     try:
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning
-                # Python would not show a sentence a second time.
+                # By default Python shows the same warning only once.
                 warnings.simplefilter("always", WorldWarning)
                 _run(sys.argv[1:] if words is None else words)
         finally:
@@ -78,18 +78,18 @@ def main(words: list[str] | None = None) -> None:
         print("advsurprise: interrupted", file=sys.stderr)
         raise SystemExit(130) from None
     except BrokenPipeError:
-        # The reader closed the pipe, as `head` does; what is left in the buffer must not fail again at exit.
+        # The reader closed the pipe, as `head` does; flushing the buffer at exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     except OSError as error:
-        # Whatever else a file system may refuse: a name too long, a folder that may not be entered, a broken disk.
-        place = f"{error.filename}: " if error.filename else ""
-        print(f"advsurprise: {place}{error.strerror or error}", file=sys.stderr)
+        # Any other file system error: a name too long, a folder without permission, a broken disk.
+        path = f"{error.filename}: " if error.filename else ""
+        print(f"advsurprise: {path}{error.strerror or error}", file=sys.stderr)
         raise SystemExit(EXIT_FAILED) from None
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
-    """Prints a warning as a line without the place in the code, over a progress line if there is one."""
+    """Prints a warning on one line, without its source location, over the progress line if there is one."""
     clear = "\r\x1b[2K" if sys.stderr.isatty() else ""
     print(f"{clear}advsurprise: {' '.join(str(message).split())}", file=sys.stderr, flush=True)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def log(line: str) -> None:
-    """Progress goes to standard error, so that standard output holds the result alone."""
+    """Prints progress to standard error, so that standard output holds only the result."""
     print(line, file=sys.stderr, flush=True)
 
 
@@ -18,7 +18,7 @@ def show(result: dict[str, Any], text: Callable[[dict[str, Any]], str], *, as_js
 
 
 def finite(value: Any) -> Any:
-    """The value with null for numbers that JSON does not know, such as a mean over nothing."""
+    """The value with None for numbers that JSON cannot hold, such as the mean of no values."""
     if isinstance(value, dict):
         return {name: finite(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

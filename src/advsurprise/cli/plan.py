@@ -16,12 +16,12 @@ from advsurprise.training import memory
 from advsurprise.training.fused import Fused
 
 
-def dry_run(asked: RunConfig | Comparison, log: Callable[[str], None]) -> dict[str, Any]:
-    """Sizes, memory and estimated time, from one update on this machine; of several methods a plan each."""
-    if isinstance(asked, Comparison):
-        plans = [plan(cfg, log) for cfg in asked.configs.values()]
+def dry_run(cfg: RunConfig | Comparison, log: Callable[[str], None]) -> dict[str, Any]:
+    """Sizes, memory and estimated time, from one update on this machine; one plan per method."""
+    if isinstance(cfg, Comparison):
+        plans = [plan(each, log) for each in cfg.configs.values()]
         return {"plans": plans, "estimated_s": round(sum(each["estimated_s"] for each in plans), 1)}
-    return plan(asked, log)
+    return plan(cfg, log)
 
 
 def plan(cfg: RunConfig, log: Callable[[str], None]) -> dict[str, Any]:
@@ -30,14 +30,14 @@ def plan(cfg: RunConfig, log: Callable[[str], None]) -> dict[str, Any]:
         raise UserError(f"--dry-run needs a pure world, not {cfg.env}")
     loop = Fused(cfg)
     log("compiling and timing one update …")
-    begun = time.perf_counter()
+    start = time.perf_counter()
     state = loop.init()
     update = loop.trace(state).lower().compile()
     state, _ = jax.block_until_ready(update(state))
-    first = time.perf_counter() - begun
-    begun = time.perf_counter()
+    first = time.perf_counter() - start
+    start = time.perf_counter()
     state, _ = jax.block_until_ready(update(state))
-    each = time.perf_counter() - begun
+    each = time.perf_counter() - start
     update_bytes = loop.program_bytes(update)
     return {
         "config": cfg.as_dict(),
@@ -58,21 +58,21 @@ def plan(cfg: RunConfig, log: Callable[[str], None]) -> dict[str, Any]:
 
 
 def text(plan: dict[str, Any]) -> str:
-    """The plan for a person."""
+    """The plan as text."""
     if "plans" in plan:
         each = "\n".join(map(text, plan["plans"]))
-        return f"{each}\nall of them, one after the other: about {plan['estimated_s']:,.0f} s"
+        return f"{each}\nall methods, one after the other: about {plan['estimated_s']:,.0f} s"
     cfg = plan["config"]
     parameters = ", ".join(f"{role} {count:,}" for role, count in plan["parameters_per_role"].items())
     return "\n".join(
         [
             f"{cfg['method']} in {cfg['env']}, seeds {cfg['seeds']}: nothing was trained or written",
-            f"  updates      {plan['updates']:,} of {cfg['bodies']} bodies x {cfg['rollout']} steps: {plan['steps']:,}",
+            f"  updates      {plan['updates']:,} x {cfg['bodies']} bodies x {cfg['rollout']} steps = {plan['steps']:,}",
             f"  parameters   {parameters}",
             f"  memory       state {_mib(plan['state_bytes'])}, rollout {_mib(plan['rollout_bytes'])}, "
             f"update {_mib(plan['update_bytes'])}; about {plan['largest_bodies']:,} bodies would fit",
-            f"  speed        {plan['steps_per_s']:,.0f} steps/s here, after compiling for {plan['compile_s']:.0f} s",
-            f"  whole run    about {plan['estimated_s']:,.0f} s",
+            f"  speed        {plan['steps_per_s']:,.0f} steps/s here, after {plan['compile_s']:.0f} s of compiling",
+            f"  total time   about {plan['estimated_s']:,.0f} s",
         ]
     )
 

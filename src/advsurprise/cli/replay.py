@@ -1,4 +1,4 @@
-"""`advsurprise replay`: episodes of one or two runs as a page for the browser."""
+"""`advsurprise replay`: episodes of one or two runs as an HTML page."""
 
 import pathlib
 import time
@@ -19,11 +19,11 @@ def replay(
     show: bool,
     log: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Writes the page, and opens it where that is asked for."""
+    """Writes the page, and opens it in a browser if `show`."""
     if not 1 <= len(folders) <= 2:
         raise UserError(f"a replay shows one run, or two side by side, not {len(folders)}")
     keep_compiled()
-    begun = time.monotonic()
+    start = time.monotonic()
     trained = [load(folder) for folder in folders]
     log(f"playing {episodes} episodes …")
     path = trained[0].replay(out, beside=trained[1] if len(trained) > 1 else None, episodes=episodes)
@@ -34,13 +34,13 @@ def replay(
         "runs": [str(folder) for folder in folders],
         "episodes": episodes,
         "bytes": path.stat().st_size,
-        "seconds": round(time.monotonic() - begun, 2),
+        "seconds": round(time.monotonic() - start, 2),
     }
 
 
 def text(result: dict[str, Any]) -> str:
-    """Where the page is."""
-    runs = " beside ".join(result["runs"])
+    """The path of the page."""
+    runs = " and ".join(result["runs"])
     return (
         f"{result['episodes']} episodes of {runs}: {result['page']} ({result['bytes'] / 1e6:.2f} MB)\n"
         "Open it in a browser; it needs no server and no network."

@@ -1,4 +1,4 @@
-"""`advsurprise report`: a comparison, or a single run, as one page."""
+"""`advsurprise report`: a comparison, or a single run, as one HTML page."""
 
 import pathlib
 import time
@@ -21,9 +21,9 @@ Log = Callable[[str], None]
 def write_report(
     folder: pathlib.Path, *, out: pathlib.Path | None, metric: str | None, episodes: int, show: bool, log: Log
 ) -> dict[str, Any]:
-    """Writes the page, and opens it where that is asked for."""
+    """Writes the page, and opens it in a browser if `show`."""
     api.check_replayed(episodes)
-    begun = time.monotonic()
+    start = time.monotonic()
     keep_compiled()
     compared = report.read(folder, metric)
     replays, failed = record_medians(compared, episodes, log)
@@ -43,7 +43,7 @@ def write_report(
         "episodes": episodes,
         "notes": [*compared.notes, *failed],
         "bytes": path.stat().st_size,
-        "seconds": round(time.monotonic() - begun, 2),
+        "seconds": round(time.monotonic() - start, 2),
     }
 
 
@@ -56,7 +56,7 @@ def record_medians(compared: report.Compared, episodes: int, log: Log) -> tuple[
         log(f"playing {episodes} episodes of {name}, seed {medians[name]} …")
         return record_seed(name, records[name], medians[name], episodes)
 
-    # Nearly all of it is compiling, which two threads do at once. Host worlds have processes of their own.
+    # Nearly all the time is compiling, which two threads do in parallel. Host worlds use worker processes already.
     with ThreadPoolExecutor(2 if _is_pure(compared.records[0].config.env) else 1) as pool:
         results = list(pool.map(record, medians))
     return [each for each in results if isinstance(each, Replayed)], [each for each in results if isinstance(each, str)]
@@ -87,7 +87,7 @@ def _command(folder: pathlib.Path, out: pathlib.Path | None, metric: str | None,
 
 
 def text(result: dict[str, Any]) -> str:
-    """Where the page is."""
+    """The path of the page, and notes on what is missing from it."""
     size, seconds = result["bytes"] / 1e6, result["seconds"]
     lines = [f"report of {result['folder']}: {result['page']} ({size:.2f} MB, {seconds:.0f} s)", *result["notes"]]
     return "\n".join([*lines, "Open it in a browser; it needs no server and no network."])

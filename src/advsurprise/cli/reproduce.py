@@ -13,38 +13,37 @@ from advsurprise.errors import EXIT_FAILED, UserError
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Make figures of the paper: train what they compare, measure the frozen policies, draw them and judge the claims.
-    Can be stopped and given again."""
+    """Reproduce figures of the paper: train, evaluate the frozen policies, plot and check the claims. Safe to
+    interrupt: run the same command again to continue."""
 
     figures: Annotated[Positional[tuple[str, ...]], arg(metavar="[FIGURE ...]", help_behavior_hint="(see --list)")] = ()
-    """Which figures; the runs of several share the workers."""
+    """Figures to reproduce; the runs of several share the workers."""
     list: bool = False
-    """List the figures: what each compares, what it costs, what came of it."""
+    """List the figures: what each compares, its cost and its results."""
     scale: Literal["small", "full"] = "small"
-    """How much of it: small shows that everything works, in minutes; full is what is published."""
+    """small shows in minutes that everything works; full is what is published."""
     seeds: Annotated[int | None, optional("INT", "2, or 10 for full; see --list")] = None
-    """Training seeds, from 0 on; of a figure that trains nothing, seeds of layouts and noise."""
-    steps: Annotated[str | None, optional("STEPS", "what the scale has")] = None
-    """Environment steps of each training seed, such as 5M."""
+    """Number of training seeds; for a figure without training, of seeds for layouts and noise."""
+    steps: Annotated[str | None, optional("STEPS", "set by --scale")] = None
+    """Environment steps per training seed, such as 5M."""
     arms: Annotated[tuple[str, ...], optional("ARM", "all")] = ()
-    """What to train, of the arms that the figure compares: a long figure can be made piece by piece. Results are of all
-    finished runs in the folder."""
-    worlds: Annotated[tuple[str, ...], optional("WORLD", "all of the scale's")] = ()
-    """Where to train, of the figure's worlds."""
-    stages: Annotated[int | None, optional("INT", "1; of games for full 5")] = None
-    """How often the frozen policies are played, at equal distances of training."""
+    """Train only these arms of the figure. Results always cover all finished runs in the folder."""
+    worlds: Annotated[tuple[str, ...], optional("WORLD", "all at this scale")] = ()
+    """Train only in these worlds of the figure."""
+    stages: Annotated[int | None, optional("INT", "1; 5 for games at full scale")] = None
+    """Number of evaluations of the frozen policies, evenly spaced over training."""
     quick: bool = False
-    """Play the policies with sampled actions alone; given again without it, the other players play too."""
+    """Evaluate sampled actions only; run again without --quick to add the other players."""
     workers: int = 1
-    """Runs side by side: on a GPU that has room, four to six are three times as fast as one."""
+    """Number of parallel runs; on a GPU with enough memory, four to six are three times as fast as one."""
     env_workers: Annotated[int | None, optional("INT", "about one per core")] = None
-    """Worker processes of each run in a game; results do not depend on it."""
+    """Worker processes per run in a game; results do not depend on it."""
     out: Annotated[pathlib.Path | None, optional("FOLDER", "runs/reproduce/FIGURE-SCALE")] = None
-    """Where runs and results go."""
-    runs: Annotated[pathlib.Path | None, optional("FOLDER", "--out, or where the figure lies that trains them")] = None
-    """Where the runs are."""
+    """Output folder for runs and results."""
+    runs: Annotated[pathlib.Path | None, optional("FOLDER", "--out, or that of the figure that trains them")] = None
+    """Folder of the runs."""
     results: Annotated[pathlib.Path, optional("FOLDER", "results")] = pathlib.Path("results")
-    """Where --list looks for figures that were made."""
+    """Folder in which --list looks for finished figures."""
     json: Json = False
 
     def run(self) -> None:
@@ -57,7 +56,7 @@ class Reproduce:
             raise UserError("name a figure, for example: advsurprise reproduce coverage; --list shows all")
         self._check_several()
         steps = None if self.steps is None else read_count("--steps", self.steps)
-        asked = [
+        figures = [
             reproduce.ask(
                 name,
                 scale=self.scale,
@@ -73,7 +72,7 @@ class Reproduce:
             )
             for name in dict.fromkeys(self.figures)
         ]
-        results = reproduce.reproduce(asked, workers=self.workers, log=log)
+        results = reproduce.reproduce(figures, workers=self.workers, log=log)
         made = results[0] if len(results) == 1 else {"figures": results}
         show(made, lambda _: reproduce.text(results), as_json=self.json)
         if results[0]["signal"]:
@@ -82,7 +81,7 @@ class Reproduce:
             raise SystemExit(EXIT_FAILED)
 
     def _check_several(self) -> None:
-        """Refuses options that mean one figure."""
+        """Refuses options that apply to a single figure."""
         given = {"--arms": self.arms, "--worlds": self.worlds, "--out": self.out, "--runs": self.runs}
         for flag, value in given.items():
             if value and len(set(self.figures)) > 1:

@@ -1,4 +1,4 @@
-"""What a user asks for, from a file, flags and --set."""
+"""Resolves configurations from a file, flags and --set."""
 
 import pathlib
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def resolve(
         "bodies": bodies,
     }
     given = {name: value for name, value in given.items() if value is not None}
-    # A file of settings is named by the user too.
+    # What a settings file names counts as named by the user, who chose the file.
     allow(given.get("env", cfg.env), given.get("method", cfg.method))
     method_type = methods.method_class(given.get("method", cfg.method))
     world_fields = envs.find(given.get("env", cfg.env)).all_fields
@@ -42,6 +42,6 @@ def resolve(
 
 
 def resolve_comparison(method: str, *, settings: Sequence[str], **flags: Any) -> Comparison:
-    """A comparison of the methods between the commas, from a file, the flags and --set."""
+    """A comparison of comma-separated methods, from a file, the flags and --set."""
     words = comparison.share_out(comparison.read_names(method), settings)
     return comparison.of({name: resolve(method=name, settings=own, **flags) for name, own in words.items()})

@@ -13,18 +13,22 @@ from advsurprise.cli.output import log, show
 from advsurprise.cli.verbs import Json, Settings, optional
 from advsurprise.errors import EXIT_FAILED, UserError
 
+RETRIES = 3
+"""How often a killed run is restarted by default."""
+
 
 @dataclass(frozen=True)
 class Sweep:
-    """Train a table of runs side by side, on this machine or on a Ray cluster. Can be stopped and given again."""
+    """Train a table of runs in parallel, on this machine or a Ray cluster. Safe to interrupt: run the same command
+    again to continue."""
 
     file: Annotated[Positional[pathlib.Path | None], optional("[FILE.toml]", "none")] = None
-    """A table of runs, in the format of docs/scale.md. Flags and --set override what its runs share."""
+    """A table of runs, in the format of docs/scale.md. Flags and --set override its base."""
     grid: Annotated[
         UseAppendAction[tuple[tuple[str, ...], ...]],
         arg(metavar="FIELD=VALUE,VALUE [FIELD=…]", help_behavior_hint="(default: the file's)"),
     ] = ()
-    """Fields and the values they take, such as ppo.lr=1e-4,3e-4 or method=smirl,rnd: every combination is a run."""
+    """Values to try, such as ppo.lr=1e-4,3e-4 or method=smirl,rnd; every combination is a run."""
     env: Annotated[str | None, optional("ENV", "rooms/four")] = None
     """The environment."""
     method: Annotated[str | None, optional("METHOD", "adversarial-surprise")] = None
@@ -32,23 +36,22 @@ class Sweep:
     steps: Annotated[str | None, optional("STEPS", "2M")] = None
     """Environment steps per seed, such as 300k or 2M, rounded down to whole updates."""
     seeds: Annotated[str | None, optional("SEEDS", "0")] = None
-    """Seeds of every run, trained together: 0..4, 0,3,7 or 5."""
+    """Seeds of every run, trained together: a range (0..4), a list (0,3,7) or a single one (5)."""
     bodies: Annotated[str | None, optional("INT", "16")] = None
     """Parallel environments per seed."""
     settings: Settings = ()
     on: Literal["local", "ray"] = "local"
-    """Where: processes on this machine, or the Ray cluster of RAY_ADDRESS (extra `ray`; without the variable, a cluster
-    of this machine alone)."""
-    workers: Annotated[int | None, optional("INT", "1, or as many as a GPU has shares; ray: as there is room")] = None
-    """Runs at the same time."""
-    cpus: Annotated[int | None, optional("INT", "2, or 1 next to a GPU")] = None
-    """Cores that Ray sets aside for a run."""
-    gpu_share: Annotated[float | None, optional("FLOAT", "equal parts; ray: a whole one, if there is any")] = None
-    """Part of a GPU, such as 0.25, that a run takes; with Ray also several whole ones."""
-    retries: int = 3
-    """How often a run is begun again after something has killed its process, or its node."""
+    """Processes on this machine, or Ray (extra `ray`): the cluster at RAY_ADDRESS, or else a local one."""
+    workers: Annotated[int | None, optional("INT", "1, or as many as --gpu-share allows; ray: as many as fit")] = None
+    """Number of parallel runs."""
+    cpus: Annotated[int | None, optional("INT", "2, or 1 with a GPU")] = None
+    """Cores that Ray reserves for each run."""
+    gpu_share: Annotated[float | None, optional("FLOAT", "equal shares; ray: one GPU, if there is any")] = None
+    """Fraction of a GPU for each run, such as 0.25; with Ray also a whole number of GPUs."""
+    retries: int = RETRIES
+    """How often to restart a run whose process or node was killed."""
     out: Annotated[pathlib.Path | None, optional("FOLDER", "runs/FILE, or runs/ENV-sweep")] = None
-    """Output folder; with Ray on a file system that all nodes share."""
+    """Output folder; with Ray, on a file system that all nodes share."""
     dry_run: bool = False
     """Train and write nothing; print the table."""
     json: Json = False
@@ -60,18 +63,18 @@ class Sweep:
         from advsurprise.evaluation import sweep
 
         self._check()
-        # The GPUs are for the runs.
+        # Leave the GPUs to the runs.
         jax.config.update("jax_platforms", "cpu")
         flags = {name: getattr(self, name) for name in table.FLAGS}
         words = [word for group in self.grid for word in group]
         read = table.read(self.file, flags=flags, settings=self.settings, grid=words)
         folder = self._folder(read.base.get("env", "rooms/four"))
-        asked = sweep.Sweep(table.configs(read), self._command(folder))
-        sweep.check(asked, folder)
+        planned = sweep.Sweep(table.configs(read), self._command(folder))
+        sweep.check(planned, folder)
         if self.dry_run:
-            return show(sweep.plan(asked, folder), sweep.plan_text, as_json=self.json)
+            return show(sweep.plan(planned, folder), sweep.plan_text, as_json=self.json)
         about = {"on": self.on, "asked": {"base": read.base, "grid": read.grid, "runs": read.runs}}
-        result = sweep.train(asked, folder, self._engine(folder), about=about, log=log)
+        result = sweep.train(planned, folder, self._engine(folder), about=about, log=log)
         show(result, sweep.text, as_json=self.json)
         if result["signal"]:
             raise SystemExit(128 + result["signal"])
@@ -92,7 +95,7 @@ class Sweep:
 
             require("ray", extra="ray")
         elif self.cpus is not None:
-            raise UserError("--cpus is for --on ray: here a run takes the cores that it finds")
+            raise UserError("--cpus is for --on ray: local runs share this machine's cores")
 
     def _engine(self, folder: pathlib.Path) -> Any:
         from advsurprise.training import jobs, ray_jobs
@@ -109,7 +112,7 @@ class Sweep:
         return pathlib.Path("runs") / re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")
 
     def _command(self, folder: pathlib.Path) -> str:
-        """What asks for the same sweep again."""
+        """The command line that runs the same sweep again."""
         words = ["advsurprise", "sweep", *([] if self.file is None else [str(self.file)])]
         for name in ("env", "method", "steps", "seeds", "bodies", "workers", "cpus", "gpu_share"):
             value = getattr(self, name)
@@ -118,4 +121,5 @@ class Sweep:
         grid = [word for group in self.grid for word in group]
         words += ["--grid", *grid] if grid else []
         words += ["--on", self.on] if self.on != "local" else []
+        words += ["--retries", str(self.retries)] if self.retries != RETRIES else []
         return shlex.join([*words, "--out", str(folder)])

@@ -1,7 +1,7 @@
-"""A table of runs, from a file, flags and --grid: what every run is called and what it is.
+"""The table of runs of a sweep, from a file, flags and --grid: name and configuration of every run.
 
-Everything is kept as the words of the command line until all of it is known, so that a file, --set and --grid mean the
-same. A key is env, method, steps, seeds or bodies, or whatever --set takes.
+Values are kept as command-line strings until all are known, so that a file, --set and --grid mean the same. A key is
+env, method, steps, seeds or bodies, or any field that --set accepts.
 """
 
 import dataclasses
@@ -19,34 +19,34 @@ from advsurprise.errors import UserError, nearest
 from advsurprise.evaluation import comparison, provenance
 
 FLAGS = ("env", "method", "steps", "seeds", "bodies")
-"""Keys that have flags of their own."""
+"""Keys that have their own flag."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.,=+_-]{0,199}")
-"""What a folder of a run may be called."""
+"""Valid names of a run's folder."""
 
 Words = dict[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """What was asked for."""
+    """A table of runs."""
 
     base: Words
-    """What all runs share."""
+    """Settings shared by all runs."""
     grid: dict[str, list[str]]
-    """Keys and the values that they take: every run is trained with every combination."""
+    """Values of each key: every run is trained with every combination."""
     runs: list[Words]
-    """Runs with what is their own, and perhaps a name; a single one if none is named."""
+    """Settings of each run, optionally with a name; a single empty one by default."""
 
 
 def read(
     path: pathlib.Path | None, *, flags: Mapping[str, str | None], settings: Sequence[str], grid: Sequence[str]
 ) -> Table:
-    """The table of a file, if there is one; flags override what its runs share, and --grid its grid."""
+    """The table of a file, if given; flags override its base, and --grid its grid."""
     table = Table({}, {}, [{}]) if path is None else _read_file(path)
     base = table.base | {name: value for name, value in flags.items() if value is not None}
     base |= dict(_split(word, "--set FIELD=VALUE") for word in settings)
-    asked = {key: text.split(",") for key, text in (_split(word, "--grid FIELD=VALUE,VALUE") for word in grid)}
-    return Table(base, table.grid | asked, table.runs)
+    varied = {key: text.split(",") for key, text in (_split(word, "--grid FIELD=VALUE,VALUE") for word in grid)}
+    return Table(base, table.grid | varied, table.runs)
 
 
 def _split(word: str, form: str) -> tuple[str, str]:
@@ -69,12 +69,12 @@ def _read_file(path: pathlib.Path) -> Table:
             raise UserError(f"{path}: unknown table {nearest(key, ('base', 'grid', 'runs'))}")
     base, grid, runs = values.get("base", {}), values.get("grid", {}), values.get("runs", [{}])
     if not isinstance(runs, list) or not all(isinstance(each, dict) for each in (base, grid, *runs)):
-        raise UserError(f"{path}: base and grid are tables, written [base], and runs a list of them, written [[runs]]")
+        raise UserError(f"{path}: base and grid must be tables ([base], [grid]), and runs a list of them ([[runs]])")
     return Table(_words(base, path), _choices(grid, path), [_words(run, path) for run in runs])
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Tables within tables as dotted keys: `ppo.lr = 1e-4` is one in TOML."""
+    """Nested tables as dotted keys: in TOML, `ppo.lr = 1e-4` is a nested table."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
         flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
@@ -97,7 +97,7 @@ def _choices(values: Mapping[str, Any], path: pathlib.Path) -> dict[str, list[st
 
 
 def configs(table: Table) -> dict[str, RunConfig]:
-    """Every run under its name."""
+    """Configurations of all runs, by name."""
     rows = _rows(table)
     methods = list(dict.fromkeys(_method(table, own) for own in rows.values()))
     made = {name: _config(table, own, methods) for name, own in rows.items()}
@@ -110,7 +110,7 @@ def configs(table: Table) -> dict[str, RunConfig]:
 
 
 def _rows(table: Table) -> dict[str, Words]:
-    """What is each run's own, under its name."""
+    """Settings of each run that are not shared, by name."""
     _refuse_overlap(table)
     varied = {key for run in table.runs for key in run if key != "name"} | set(table.grid)
     ends = Counter(key.rpartition(".")[2] for key in varied)
@@ -123,7 +123,7 @@ def _rows(table: Table) -> dict[str, Words]:
             name = _name(run.get("name"), chosen if "name" in run else own | chosen, short)
             name = name or _plain(f"{table.base.get('env', RunConfig.env)}-{_method(table, own)}")
             if name in rows:
-                raise UserError(f"two runs would be called {name}; give each a name of its own in the file")
+                raise UserError(f"two runs would be called {name}; give each its own name in the file")
             rows[name] = own | chosen
     return rows
 
@@ -131,24 +131,24 @@ def _rows(table: Table) -> dict[str, Words]:
 def _refuse_overlap(table: Table) -> None:
     for key, values in table.grid.items():
         if key in table.base:
-            raise UserError(f"{key} is in the grid, and set for all runs as well")
+            raise UserError(f"{key} is both in the grid and set for all runs")
         if any(key in run for run in table.runs):
-            raise UserError(f"{key} is in the grid, and a run has its own as well")
+            raise UserError(f"{key} is both in the grid and set for a run")
         twice = [value for value, number in Counter(values).items() if number > 1]
         if twice:
             raise UserError(f"{key} has the value {twice[0]} twice in the grid")
 
 
 def _name(given: str | None, own: Words, short: Mapping[str, str]) -> str:
-    """A name and what is the run's own: `lr=1e-4,scope=round`; of a world or a method the value alone."""
+    """A given name and the run's own settings, as in `lr=1e-4,scope=round`; env and method without their key."""
     parts = [
         _plain(value) if key in ("env", "method") else f"{short[key]}={_plain(value)}" for key, value in own.items()
     ]
     name = ",".join([given, *parts] if given is not None else parts)
     if name and not NAME.fullmatch(name):
         raise UserError(
-            f"a run cannot be called {name!r}: a name has at most 200 letters, digits and . , = + _ -, and begins with "
-            "a letter or a digit; give it another in the file"
+            f"a run cannot be called {name!r}: use at most 200 letters, digits and . , = + _ -, starting with a letter "
+            "or a digit; set another name in the file"
         )
     return name
 
@@ -162,7 +162,7 @@ def _method(table: Table, own: Words) -> str:
 
 
 def _config(table: Table, own: Words, methods: Sequence[str]) -> RunConfig:
-    """The run itself. method.FIELD that all runs share goes to the methods that have the field."""
+    """The configuration of a run. A shared method.FIELD goes only to methods that have the field."""
     shared = [f"{key}={value}" for key, value in table.base.items() if key not in FLAGS]
     words = comparison.share_out(methods, shared)[_method(table, own)]
     words += [f"{key}={value}" for key, value in own.items() if key not in FLAGS]

@@ -20,7 +20,7 @@ Log = Callable[[str], None]
 
 
 def train(
-    asked: RunConfig | Comparison,
+    cfg: RunConfig | Comparison,
     out: pathlib.Path | None,
     *,
     trackers: Sequence[str] | None = None,
@@ -28,50 +28,50 @@ def train(
     quiet: bool,
     log: Log,
 ) -> dict[str, Any]:
-    """Trains one method, or several one after the other and plots them; a progress line goes to standard error."""
+    """Trains one method, or several one after the other and plots them; progress goes to standard error."""
     train_one = functools.partial(_train_one, trackers=trackers, quiet=quiet, log=log)
-    if isinstance(asked, Comparison):
-        folder = out or _default_folder(asked.base.env, "comparison")
-        comparison.prepare(asked, folder, fresh=fresh)
+    if isinstance(cfg, Comparison):
+        folder = out or _default_folder(cfg.base.env, "comparison")
+        comparison.prepare(cfg, folder, fresh=fresh)
         if trackers is not None:
-            for name in asked.fields:
+            for name in cfg.fields:
                 track.remember(folder / name, trackers)
-        return _compare(asked, folder, functools.partial(train_one, fresh=False), log)
-    folder = out or _default_folder(asked.env, asked.method)
-    result = train_one(asked, folder, fresh=fresh)
+        return _compare(cfg, folder, functools.partial(train_one, fresh=False), log)
+    folder = out or _default_folder(cfg.env, cfg.method)
+    result = train_one(cfg, folder, fresh=fresh)
     _exit_if_stopped(result.stopped_by, folder)
-    table = labels.of_config(asked)
+    table = labels.of_config(cfg)
     return {
         "run": str(folder),
         "steps": result.steps,
-        "seeds": list(asked.seeds),
+        "seeds": list(cfg.seeds),
         "last": result.metrics,
         "labels": {name: table.label(name) for name in labels.live(table)},
     }
 
 
 def resume(folder: pathlib.Path, *, steps: str | None, quiet: bool, log: Log) -> dict[str, Any]:
-    """Continues a run or a comparison, with `steps` for longer."""
+    """Continues a run or a comparison, for longer if `steps` is given."""
     refuse_frozen(folder)
     if sweep.is_sweep(folder):
-        raise UserError(f"{folder} holds a sweep; go on with: {sweep.read(folder).command}")
+        raise UserError(f"{folder} holds a sweep; continue it with: {sweep.read(folder).command}")
     if comparison.is_comparison(folder):
-        asked = comparison.read(folder)
-        asked = dataclasses.replace(asked, base=_longer(asked.base, steps, folder))
+        cfg = comparison.read(folder)
+        cfg = dataclasses.replace(cfg, base=_longer(cfg.base, steps, folder))
     else:
-        asked = _longer(read_run(folder), steps, folder)
-    return train(asked, folder, fresh=False, quiet=quiet, log=log)
+        cfg = _longer(read_run(folder), steps, folder)
+    return train(cfg, folder, fresh=False, quiet=quiet, log=log)
 
 
 def show_trained(result: dict[str, Any], *, as_json: bool) -> None:
-    """Prints what was trained. A method of a comparison that failed is a check that failed."""
+    """Prints what was trained; exits with an error if a method of a comparison failed."""
     show(result, text, as_json=as_json)
     if result.get("failed"):
         raise SystemExit(EXIT_FAILED)
 
 
 def text(result: dict[str, Any]) -> str:
-    """What was trained, for a person."""
+    """What was trained, as text."""
     if "comparison" in result:
         return comparison.text(result)
     last = result["last"]
@@ -80,11 +80,11 @@ def text(result: dict[str, Any]) -> str:
     return "\n".join([*lines, f"Evaluate it: advsurprise eval {result['run']}"])
 
 
-def _compare(asked: Comparison, folder: pathlib.Path, train_one: comparison.TrainOne, log: Log) -> dict[str, Any]:
-    stopped_by, failed = comparison.train(asked, folder, train_one, log=log)
+def _compare(compared: Comparison, folder: pathlib.Path, train_one: comparison.TrainOne, log: Log) -> dict[str, Any]:
+    stopped_by, failed = comparison.train(compared, folder, train_one, log=log)
     _exit_if_stopped(stopped_by, folder)
     drawn = comparison.draw([folder], log=log)
-    names, seeds = list(asked.fields), list(asked.base.seeds)
+    names, seeds = list(compared.fields), list(compared.base.seeds)
     return {"comparison": str(folder), "methods": names, "seeds": seeds, "failed": failed, **drawn}
 
 
@@ -92,7 +92,7 @@ def _train_one(
     cfg: RunConfig, folder: pathlib.Path, *, trackers: Sequence[str] | None, fresh: bool, quiet: bool, log: Log
 ) -> run.RunResult:
     lost = cfg.steps - cfg.updates * cfg.steps_per_update
-    rounding = f" ({lost:,} fewer than asked for, to make whole updates)" if lost else ""
+    rounding = f" ({lost:,} fewer than requested, to make whole updates)" if lost else ""
     log(
         f"{cfg.method} in {cfg.env}: {cfg.updates * cfg.steps_per_update:,} steps{rounding}, "
         f"{len(cfg.seeds)} seed(s), {cfg.bodies} bodies, to {folder}"
@@ -119,5 +119,5 @@ def _exit_if_stopped(number: int, folder: pathlib.Path) -> None:
 def _longer(cfg: RunConfig, steps: str | None, folder: pathlib.Path) -> RunConfig:
     longer = cfg.steps if steps is None else read_count("--steps", steps)
     if longer < cfg.steps:
-        raise UserError(f"{folder} is set to {cfg.steps} steps; --steps can only make it longer, not {longer}")
+        raise UserError(f"{folder} is set to {cfg.steps} steps; --steps can only increase that, not set it to {longer}")
     return dataclasses.replace(cfg, steps=longer)

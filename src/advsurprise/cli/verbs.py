@@ -12,9 +12,10 @@ from advsurprise.errors import EXIT_FAILED, UserError
 from advsurprise.trust import allow
 
 
-def optional(metavar: str, default: str) -> Any:
-    """A flag that may be left out, with what happens then."""
-    return arg(metavar=metavar, help_behavior_hint=f"(default: {default})")
+def optional(metavar: str, default: str, help: str | None = None) -> Any:
+    """An optional flag whose default is described in words. `help` is for texts too long for one line: tyro keeps the
+    line breaks of docstrings."""
+    return arg(metavar=metavar, help=help, help_behavior_hint=f"(default: {default})")
 
 
 Json = Annotated[bool, arg(help="Print one JSON object on standard output and nothing else.")]
@@ -31,7 +32,7 @@ Allow = Annotated[
     UseAppendAction[tuple[str, ...]],
     arg(
         metavar="NAME",
-        help="A world or method of the run that is a class in a file or comes from a package: it is run only if named.",
+        help="Allow a world or method of the run to be imported and run: a class in a file, or code from a package.",
         help_behavior_hint="(repeatable)",
     ),
 ]
@@ -39,17 +40,23 @@ Allow = Annotated[
 
 @dataclass(frozen=True)
 class Train:
-    """Train a method, or several to compare. An existing run in the folder is continued."""
+    """Train a method, or compare several. Continues the run if the folder already holds it."""
 
-    env: Annotated[str | None, optional("ENV", "rooms/four")] = None
-    """The environment: one of `advsurprise envs`, a Gymnasium id (CartPole-v1), a class in a file (file.py:Class), or a
-    JAX world (gymnax:NAME, pgx:NAME, package.module:function)."""
+    env: Annotated[
+        str | None,
+        optional(
+            "ENV",
+            "rooms/four",
+            "The environment: one of `advsurprise envs`, a Gymnasium id (CartPole-v1), a class in a file "
+            "(file.py:Class), or a JAX world (gymnax:NAME, pgx:NAME, package.module:function).",
+        ),
+    ] = None
     method: Annotated[str | None, optional("METHOD", "adversarial-surprise")] = None
     """The method: one of `advsurprise methods`, a class in a file (file.py:Class), or several to compare (a,b,c)."""
     steps: Annotated[str | None, optional("STEPS", "2M")] = None
     """Environment steps per seed, such as 300k or 2M, rounded down to whole updates."""
     seeds: Annotated[str | None, optional("SEEDS", "0")] = None
-    """Seeds, trained together: 0..4, 0,3,7 or 5."""
+    """Seeds, trained together: a range (0..4), a list (0,3,7) or a single one (5)."""
     bodies: Annotated[int | None, optional("INT", "16")] = None
     """Parallel environments per seed."""
     out: Annotated[pathlib.Path | None, optional("FOLDER", "runs/ENV-METHOD, or runs/ENV-comparison")] = None
@@ -57,8 +64,8 @@ class Train:
     config: Annotated[pathlib.Path | None, optional("FILE", "none")] = None
     """A .json or .toml file of settings. Flags and --set override it."""
     settings: Settings = ()
-    track: Annotated[str | None, optional("TRACKER[,…]", "those that the run had before, or none")] = None
-    """Trackers that get the metrics too (extra `track`): tensorboard, wandb (offline, unless WANDB_MODE is set)."""
+    track: Annotated[str | None, optional("TRACKER[,…]", "as before, or none for a new run")] = None
+    """Also log metrics to tensorboard or wandb (extra `track`; wandb is offline unless WANDB_MODE is set)."""
     fresh: bool = False
     """Delete an existing run in the folder and start over."""
     dry_run: bool = False
@@ -80,23 +87,23 @@ class Train:
             "settings": self.settings,
         }
         if self.method and "," in self.method:
-            asked = resolve.resolve_comparison(self.method, **flags)
+            cfg = resolve.resolve_comparison(self.method, **flags)
         else:
-            asked = resolve.resolve(method=self.method, **flags)
+            cfg = resolve.resolve(method=self.method, **flags)
         if self.dry_run:
-            return show(plan.dry_run(asked, log), plan.text, as_json=self.json)
+            return show(plan.dry_run(cfg, log), plan.text, as_json=self.json)
         trackers = None if self.track is None else read_names(self.track)
-        result = train.train(asked, self.out, trackers=trackers, fresh=self.fresh, quiet=self.json, log=log)
+        result = train.train(cfg, self.out, trackers=trackers, fresh=self.fresh, quiet=self.json, log=log)
         train.show_trained(result, as_json=self.json)
 
 
 @dataclass(frozen=True)
 class Resume:
-    """Continue a run or a comparison that was stopped or killed, or train a finished one for longer."""
+    """Continue a run or comparison that was stopped or killed, or train a finished one for longer."""
 
     run_folder: RunFolder
     """Folder of the run or comparison."""
-    steps: Annotated[str | None, optional("STEPS", "what the run was started with")] = None
+    steps: Annotated[str | None, optional("STEPS", "unchanged")] = None
     """New total of environment steps per seed, such as 4M."""
     allow: Allow = ()
     json: Json = False
@@ -113,19 +120,25 @@ class Resume:
 
 @dataclass(frozen=True)
 class Plot:
-    """Plot learning curves as PNG, PDF and CSV: interquartile mean over seeds, 95% bootstrap interval, every seed."""
+    """Plot learning curves as PNG, PDF and CSV: interquartile mean over seeds, 95% bootstrap interval, each seed."""
 
     folders: Annotated[
         Positional[tuple[pathlib.Path, ...]], arg(metavar="FOLDER [FOLDER …]", help_behavior_hint="(required)")
     ]
     """Runs and comparisons to plot together."""
-    metric: Annotated[str | None, optional("METRIC", "the world's first two measures, and surprise")] = None
-    """What to plot, one panel each, separated by commas: short names of measures (in room worlds rooms, rooms-mean,
-    stilled, surprise, dark …) or columns of metrics.jsonl."""
+    metric: Annotated[
+        str | None,
+        optional(
+            "METRIC[,…]",
+            "the world's first two measures, and surprise",
+            "Measures to plot, one panel each: short names (in room worlds: rooms, rooms-mean, stilled, surprise, "
+            "dark …) or columns of metrics.jsonl.",
+        ),
+    ] = None
     out: Annotated[pathlib.Path | None, optional("PATH", "FOLDER/comparison, or FOLDER/plot for a single run")] = None
-    """Path of the files to write, without extension."""
-    smooth: Annotated[int | None, optional("UPDATES", "a twentieth of the longest run")] = None
-    """Updates in the moving average; 1 for no smoothing."""
+    """Output path without extension."""
+    smooth: Annotated[int | None, optional("UPDATES", "1/20 of the longest run")] = None
+    """Width of the moving average; 1 for no smoothing."""
     allow: Allow = ()
     json: Json = False
 
@@ -139,18 +152,17 @@ class Plot:
 
 @dataclass(frozen=True)
 class Eval:
-    """Evaluate trained policies, sampled and greedy, next to random actions."""
+    """Evaluate trained policies, sampled and greedy, and compare them with random actions."""
 
     run_folder: RunFolder
     """Folder of the run, or zoo:NAME."""
     episodes: int = 200
-    """Episodes per training seed and kind of player, split over ten evaluation seeds."""
+    """Episodes per training seed and player, split over ten evaluation seeds."""
     env: Annotated[str | None, optional("ENV", "the run's own")] = None
     """Evaluate in another environment, without further training."""
     settings: EnvSettings = ()
     cross: bool = False
-    """Evaluate all combinations of trained, random and motionless players for the roles, in the run's own
-    environment."""
+    """Evaluate all combinations of trained, random and motionless players for the roles, in the run's environment."""
     allow: Allow = ()
     json: Json = False
 
@@ -167,14 +179,14 @@ class Eval:
 
 @dataclass(frozen=True)
 class Replay:
-    """Watch trained policies: writes one HTML page that replays episodes in a browser, step by step."""
+    """Write an HTML page that replays episodes of trained policies in a browser, step by step."""
 
     folders: Annotated[Positional[tuple[pathlib.Path, ...]], arg(metavar="RUN [RUN2]", help_behavior_hint="(required)")]
-    """Folder of the run, or zoo:NAME; of two runs, to see them side by side on the same layouts."""
+    """Folder of a run, or zoo:NAME; two runs are shown side by side on the same layouts."""
     episodes: int = 6
-    """Episodes of every seed."""
+    """Episodes per seed."""
     out: Annotated[pathlib.Path | None, optional("FILE", "replay.html in the run's folder, or NAME-replay.html")] = None
-    """Page to write."""
+    """Output file."""
     open: bool = False
     """Open the page in a browser."""
     allow: Allow = ()
@@ -190,20 +202,20 @@ class Replay:
 
 @dataclass(frozen=True)
 class Film:
-    """Write a film of trained policies: the world, what the body sees, who acts, and the surprise. Needs no display."""
+    """Write a video of trained policies: world, view of the body, acting role and surprise. Needs no display."""
 
     run_folder: RunFolder
-    """Folder of the run."""
+    """Folder of the run, or zoo:NAME."""
     episodes: int = 1
-    """Episodes, one after the other."""
+    """Number of episodes, shown one after the other."""
     seed: Annotated[int | None, optional("SEED", "the run's first")] = None
     """Training seed whose policies are shown."""
     world_seed: int = 0
-    """Number of the evaluation seed that layouts and noise come from; 0 for those of the replay."""
+    """Index of the evaluation seed for layouts and noise; 0 shows the same episodes as `replay`."""
     out: Annotated[pathlib.Path | None, optional("FILE", "film.mp4 in the run's folder")] = None
-    """File to write: .mp4 (extra `video`), .gif, or .png for a contact sheet of pictures at equal intervals."""
+    """Output file: .mp4 (extra `video`), .gif, or .png for a contact sheet of evenly spaced frames."""
     fps: int = 8
-    """Steps per second."""
+    """Environment steps per second."""
     allow: Allow = ()
     json: Json = False
 
@@ -230,9 +242,9 @@ class Watch:
     run_folder: RunFolder
     """Folder of the run."""
     port: int = 0
-    """Port to serve on; 0 for any that is free."""
+    """Port to serve on; 0 for any free port."""
     episodes: int = 3
-    """Episodes of every seed."""
+    """Episodes per seed."""
     open: bool = False
     """Open the page in a browser."""
     allow: Allow = ()
@@ -256,12 +268,12 @@ class Report:
 
     folder: Annotated[Positional[pathlib.Path], arg(metavar="FOLDER")]
     """A comparison, or a single run."""
-    metric: Annotated[str | None, optional("METRIC", "the world's first two measures, and surprise")] = None
-    """Curves to show, separated by commas, as in `plot`. The first one chooses the median seeds."""
+    metric: Annotated[str | None, optional("METRIC[,…]", "the world's first two measures, and surprise")] = None
+    """Measures to plot, as in `plot`. The first one determines each method's median seed."""
     episodes: int = 3
-    """Episodes of every method's median seed."""
+    """Episodes to replay per method, of its median seed."""
     out: Annotated[pathlib.Path | None, optional("FILE", "report.html in the folder")] = None
-    """Page to write."""
+    """Output file."""
     open: bool = False
     """Open the page in a browser."""
     allow: Allow = ()
@@ -279,7 +291,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Zoo:
-    """List the trained agents that ship with the package. zoo:NAME can be used wherever a run can."""
+    """List the trained agents that ship with the package. Use zoo:NAME in eval, replay and film."""
 
     json: Json = False
 
@@ -303,11 +315,16 @@ class Methods:
 
 @dataclass(frozen=True)
 class CheckEnv:
-    """Check whether an environment can be trained in, and report what is wrong with it."""
+    """Check whether an environment can be used for training, and report its faults."""
 
-    env: Annotated[Positional[str], arg(metavar="ENV")]
-    """A Gymnasium id (CartPole-v1, package:Name-v0), a class in a file (file.py:Class), or a JAX world (gymnax:NAME,
-    pgx:NAME, package.module:function)."""
+    env: Annotated[
+        Positional[str],
+        arg(
+            metavar="ENV",
+            help="A Gymnasium id (CartPole-v1, package:Name-v0), a class in a file (file.py:Class), or a JAX world "
+            "(gymnax:NAME, pgx:NAME, package.module:function).",
+        ),
+    ]
     settings: EnvSettings = ()
     json: Json = False
 
@@ -341,9 +358,9 @@ class Envs:
     world: Annotated[Positional[str | None], optional("[ENV]", "list all")] = None
     """The environment to describe, such as rooms/four."""
     png: Annotated[pathlib.Path | None, optional("FILE", "none")] = None
-    """PNG file to draw one layout to."""
+    """Draw one layout to this PNG file."""
     seed: int = 0
-    """Seed of the layout that is drawn."""
+    """Seed of the layout to draw."""
     settings: EnvSettings = ()
     json: Json = False
 
@@ -361,20 +378,20 @@ class Envs:
 
 @dataclass(frozen=True)
 class Theory:
-    """Check the paper's theorem in small worlds: its assumptions, each objective's optimum, what the game covers."""
+    """Check the paper's theorem in small worlds: its assumptions, each objective's optimum and what the game covers."""
 
     world: Annotated[Positional[pathlib.Path | None], optional("[FILE]", "the built-in worlds")] = None
-    """A JSON file with a world of your own, in the format of docs/theory.md."""
+    """A JSON file with your own world, in the format of docs/theory.md."""
     horizon: Annotated[int | None, optional("STEPS", "the world's own, or the fewest that satisfy the assumptions")] = (
         None
     )
-    """Steps of Control's turn."""
-    random: Annotated[int | None, optional("INT", "500, or 0 with a world of your own")] = None
-    """Number of random worlds to check, all of which satisfy the assumptions."""
+    """Length of Control's turn."""
+    random: Annotated[int | None, optional("INT", "500, or 0 with your own world")] = None
+    """Number of random worlds to check; all of them satisfy the assumptions."""
     seed: int = 0
     """Seed of the random worlds."""
     figure: Annotated[pathlib.Path | None, optional("FILE", "theory.png")] = pathlib.Path("theory.png")
-    """File to plot where each objective spends its time to; None for no plot."""
+    """Output file for a plot of where each objective spends its time; None for no plot."""
     json: Json = False
 
     def run(self) -> None:

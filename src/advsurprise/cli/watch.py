@@ -1,4 +1,4 @@
-"""`advsurprise watch`: the replay of a run that is still being trained, served to this machine alone."""
+"""`advsurprise watch`: replays of a run while it trains, served to this machine only."""
 
 import os
 import pathlib
@@ -20,19 +20,19 @@ from advsurprise.training.folder import read_run
 from advsurprise.training.run import keep_compiled
 
 NICE = 10
-"""How far to step back for the training that runs beside it."""
+"""Niceness, so that training goes first."""
 INTERVAL = 1.0
-"""Seconds between two looks at the run's folder."""
+"""Seconds between checks of the run's folder."""
 
 
 def watch(
     folder: pathlib.Path, *, port: int, episodes: int, show: bool, announce: Callable[[dict[str, Any]], None]
 ) -> None:
-    """Serves the page and plays every new checkpoint until it is interrupted."""
+    """Serves the page and plays every new checkpoint until interrupted."""
     api.check_replayed(episodes)
     refuse_comparison(folder)
     cfg = read_run(folder)
-    _step_back()
+    _yield_to_training()
     keep_compiled()
     with api.recorder(cfg, episodes) as record_run:
         live = Live(folder, lambda: record_run(_load(folder, cfg)))
@@ -44,15 +44,15 @@ def watch(
 
 
 def _load(folder: pathlib.Path, cfg: RunConfig) -> api.Trained:
-    """The newest checkpoint of the run, which may have been started over, but not in another world."""
+    """The newest checkpoint of the run, which may have been restarted, but not in another world."""
     trained = api.load(folder)
     if (trained.config.env, trained.config.env_fields) != (cfg.env, cfg.env_fields):
-        raise UserError(f"{folder} was started over in another world; start advsurprise watch again")
+        raise UserError(f"{folder} was restarted in another world; run advsurprise watch again")
     return trained
 
 
-def _step_back() -> None:
-    """Leaves the machine to the training: low priority, and no accelerator unless the user has named one."""
+def _yield_to_training() -> None:
+    """Lowers the priority, and uses no accelerator unless the user has chosen one."""
     if hasattr(os, "nice"):
         os.nice(NICE)  # before jax starts its threads, which inherit it
     if jax.config.jax_platforms is None:  # pyright: ignore[reportAttributeAccessIssue]
@@ -60,10 +60,10 @@ def _step_back() -> None:
 
 
 def _serve(server: Server, live: Live) -> None:
-    """Answers in a thread of its own, so that an interrupt reaches the thread that records."""
+    """Serves from a second thread, so that an interrupt reaches the thread that records."""
     thread = threading.Thread(target=server.serve_forever, daemon=True)
-    # A plain `kill` ends it as Ctrl-C does: worlds that run in processes of their own are closed. Ctrl-C does so even
-    # where whoever has started this ignores it, as shells do for commands in the background.
+    # SIGTERM ends it like Ctrl-C, so that worlds with worker processes are closed. SIGINT is handled even if the parent
+    # ignores it, as shells do for background commands.
     before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         thread.start()
@@ -80,5 +80,5 @@ def _serve(server: Server, live: Live) -> None:
 
 
 def text(result: dict[str, Any]) -> str:
-    """Where the page is."""
-    return f"watching {result['run']}: {result['url']}  (Ctrl-C ends it; training goes on)"
+    """The address of the page."""
+    return f"watching {result['run']}: {result['url']}  (Ctrl-C stops watching; training continues)"

@@ -16,14 +16,14 @@ def list_agents() -> dict[str, Any]:
 
 
 def text(result: dict[str, Any]) -> str:
-    """Every agent with the measures that tell most about it, beside those of random actions."""
+    """Every agent with its most telling measures, next to those of random actions."""
     lines = [_row(*HEADS), *(line for card in result["agents"] for line in _agent(card))]
     name = result["agents"][0]["name"] if result["agents"] else "NAME"
     return "\n".join(
         [
             *lines,
             "",
-            "mean and 95% interval over episodes; every agent is the one seed that was trained",
+            "mean and 95% interval over episodes; only one seed was trained for each agent",
             f"Watch one:    advsurprise replay {zoo.PREFIX}{name} --open",
             f"Evaluate one: advsurprise eval {zoo.PREFIX}{name}",
         ]

@@ -1,9 +1,9 @@
 """Worlds by name.
 
 A family of worlds is one file with a table `WORLDS`: in this folder if they are pure, in `host/` if they run on the
-host. The part of a name before the slash is the name of that file. Anything written as Gymnasium writes its ids
-(`CartPole-v1`, `package:Name-v0`) or as a class of a file (`file.py:Class`) is a host world of Gymnasium's. Pure worlds
-of other JAX libraries are `gymnax:NAME`, `pgx:NAME` or `package.module:function`.
+host. The part of a name before the slash is the name of that file. Gymnasium ids (`CartPole-v1`, `package:Name-v0`) and
+classes in a file (`file.py:Class`) are host worlds, through Gymnasium. Pure worlds of other JAX libraries are
+`gymnax:NAME`, `pgx:NAME` or `package.module:function`.
 """
 
 import importlib
@@ -23,7 +23,7 @@ FOLDERS = (__name__, f"{__name__}.host")
 
 
 def find(id: str) -> World:
-    """What is known of the world called `id` before it is built; refuses a name that no world has."""
+    """Returns the registry entry of the world `id`, without building it; refuses an unknown name."""
     from advsurprise.envs.foreign import load as foreign
     from advsurprise.envs.host import load
 
@@ -38,7 +38,7 @@ def find(id: str) -> World:
 
 
 def list_envs() -> dict[str, str]:
-    """Every world's name and what it is, in one line."""
+    """Name and one-line description of every world."""
     packages = [importlib.import_module(folder) for folder in FOLDERS]
     names = {module.name for package in packages for module in pkgutil.iter_modules(package.__path__)}
     worlds = [world for name in sorted(names) for world in _family(name).values()]
@@ -55,7 +55,7 @@ def make(id: str, **fields: Any) -> "AbstractEnv":
 
 
 def check(id: str, fields: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Tries out a world of others, and reports what is wrong with it."""
+    """Tries out a third-party world and reports what is wrong with it."""
     from advsurprise.envs.foreign import check as foreign
     from advsurprise.envs.foreign.load import is_foreign
     from advsurprise.envs.host import check as host
@@ -64,16 +64,16 @@ def check(id: str, fields: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 def as_gymnax(id: str, *, one_hot: bool = False, values: int = 5, **fields: Any) -> "GymnaxStyle":
-    """The pure world called `id`, with some fields changed, as an environment with gymnax's interface: `reset(key,
-    params)` and `step(key, state, action, params)`, which resets by itself. With `one_hot`, classes are shown as
-    numbers; `values` is 6 for loops that take `terminated` and `truncated`."""
+    """Makes the pure world called `id`, with some fields changed, with gymnax's interface: `reset(key, params)` and
+    `step(key, state, action, params)`, which resets automatically. `one_hot` one-hot encodes classes; `values` is 6 for
+    loops that expect `terminated` and `truncated`."""
     from advsurprise.envs.gymnax_style import GymnaxStyle
 
     return GymnaxStyle(make(id, **fields), one_hot=one_hot, values=values)
 
 
 def _family(name: str) -> dict[str, World]:
-    """Worlds of the module called `name`; none if there is no such module, or if it holds none."""
+    """Worlds of the module called `name`; empty if there is no such module or it defines none."""
     worlds: dict[str, World] = {}
     for folder in FOLDERS:
         if name.isidentifier() and importlib.util.find_spec(f"{folder}.{name}") is not None:

@@ -36,7 +36,7 @@ class RoomsEnv(gymnasium.Env):
         self._packed: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
-        """Begins an episode in a fresh layout. Without a seed the body's life continues, and so does `rooms_life`."""
+        """Starts an episode in a new layout. Without a seed the body's life, and with it `rooms_life`, continues."""
         super().reset(seed=seed)
         forget = seed is not None or self._packed is None
         before = self._programs.unborn if forget else self._packed
@@ -45,16 +45,17 @@ class RoomsEnv(gymnasium.Env):
         return obs, info
 
     def step(self, action):
-        """Takes one step; after the last one of an episode, `reset` begins the next."""
+        """Takes one step; after the last one of an episode, `reset` starts the next."""
         if self._packed is None:
             raise gymnasium.error.ResetNeeded("reset the environment before stepping it")
         if not self.action_space.contains(action):
-            raise UserError(f"an action is a whole number from 0 to {self.world.spec.num_actions - 1}, not {action!r}")
+            limit = self.world.spec.num_actions - 1
+            raise UserError(f"action must be a whole number from 0 to {limit}, not {action!r}")
         self._packed = self._programs.step(self._packed, np.array((action, self._seed()), np.int32))
         return self._programs.read(self._packed)
 
     def render(self):
-        """With render_mode="rgb_array": the whole grid, the cells the body sees highlighted."""
+        """With render_mode="rgb_array": the whole grid, with the cells the body sees highlighted."""
         if self.render_mode is None:
             gymnasium.logger.warn('nothing to render: make the environment with render_mode="rgb_array"')
             return None
@@ -71,8 +72,8 @@ class RoomsEnv(gymnasium.Env):
 
 
 class RoomsVectorEnv(gymnasium.vector.VectorEnv):
-    """Many bodies in a room world, with one compiled step for all. A finished episode is followed by the next within
-    the same step: its last observation and measures are in `infos["final_obs"]` and `infos["final_info"]`."""
+    """Many bodies in a room world, with one compiled step for all. The next episode starts within the step that ends
+    one, whose last observation and measures are in `infos["final_obs"]` and `infos["final_info"]`."""
 
     metadata = {  # noqa: RUF012
         "render_modes": list(RENDER_MODES),
@@ -94,26 +95,26 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
         self._packed: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
-        """Begins an episode of every body or, continuing its life, of each body in `options["reset_mask"]`."""
+        """Starts an episode of every body, or only of those in `options["reset_mask"]`, whose lives continue."""
         super().reset(seed=seed)
         mask = (options or {}).get("reset_mask")
         if mask is None:
             self._packed = self._programs.begin(np.int32(self.np_random.integers(2**31)))
         else:
-            self._packed = self._programs.restart(self._begun(), _check_mask(mask, self.num_envs))
+            self._packed = self._programs.restart(self._current(), _check_mask(mask, self.num_envs))
         shown = self._programs.read(self._packed)
         return shown.obs.copy(), self._with_masks(shown.info)
 
     def step(self, actions):
         """Takes one step with every body."""
-        self._packed = self._programs.step(self._begun(), self._check_actions(actions))
+        self._packed = self._programs.step(self._current(), self._check_actions(actions))
         shown = now = self._programs.read(self._packed)
         ended = shown.terminated | shown.truncated
         final = {}
         if ended.any():
             self._packed = self._programs.renew(self._packed, ended)
             final, now = _final(shown, ended), self._programs.read(self._packed)
-        # Observations are often kept: they get memory of their own.
+        # Observations are copied, because callers often keep them.
         rewards, info = shown.reward.astype(np.float64), self._with_masks(now.info) | final
         return now.obs.copy(), rewards, shown.terminated, shown.truncated, info
 
@@ -122,7 +123,7 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
         if self.render_mode is None:
             gymnasium.logger.warn('nothing to render: make the environment with render_mode="rgb_array"')
             return None
-        states = self._programs.state(np.asarray(self._begun()))
+        states = self._programs.state(np.asarray(self._current()))
         return tuple(
             draw(self.world, jax.tree.map(lambda leaf, body=body: leaf[body], states)) for body in range(self.num_envs)
         )
@@ -133,17 +134,18 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
 
     def _check_actions(self, actions: Any) -> np.ndarray:
         actions, limit = np.asarray(actions), self._num_actions
-        # As unsigned numbers, those below 0 are above the limit.
-        if actions.shape != (self.num_envs,) or not (actions.astype(np.int64).view(np.uint64) < limit).all():
+        # Viewed as unsigned, negative numbers are above the limit.
+        whole = actions.shape == (self.num_envs,) and actions.dtype.kind in "iu"
+        if not whole or not (actions.astype(np.int64).view(np.uint64) < limit).all():
             raise UserError(f"actions must be {self.num_envs} whole numbers from 0 to {limit - 1}")
         return actions.astype(np.int32)
 
     def _with_masks(self, info: Mapping[str, Any]) -> dict[str, Any]:
-        """Gymnasium's vector convention: beside each key, which bodies have it (here all)."""
+        """Adds a mask per key of the bodies that have it (here all), as Gymnasium's vector environments do."""
         masks = np.ones((len(info), self.num_envs), bool)
         return {**info, **dict(zip(self._mask_names, masks, strict=True))}
 
-    def _begun(self) -> Any:
+    def _current(self) -> Any:
         if self._packed is None:
             raise gymnasium.error.ResetNeeded("reset the environments first")
         return self._packed
@@ -162,7 +164,7 @@ def _check_mask(mask: Any, bodies: int) -> np.ndarray:
 
 
 def _about(world: RoomWorld) -> dict[str, Any]:
-    """What a learner must know beyond the spaces, in the keys that our Gymnasium host reads."""
+    """What a learner needs besides the spaces, under the keys that our Gymnasium host reads."""
     return {"noop": world.spec.noop, "first_role": world.spec.first_role}
 
 

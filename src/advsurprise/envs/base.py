@@ -1,6 +1,6 @@
-"""The environment contract (docs/contract.md) and the one autoreset of all pure worlds.
+"""The environment contract (docs/contract.md) and the autoreset that all pure worlds share.
 
-A world says how an episode begins and how a step changes its state; `reset` and `step` are made of that here, once.
+A world defines how an episode starts and how a step changes its state; `reset` and `step` are built from that here.
 """
 
 import abc
@@ -33,7 +33,7 @@ class Outcome(eqx.Module):
 
 
 class Scene(eqx.Module):
-    """A state of a world of tiles, as far as a picture of it goes. Tiles are numbers into `AbstractEnv.tile_shapes`."""
+    """What a picture of a tile world's state shows. Tiles are indices into `AbstractEnv.tile_shapes`."""
 
     tiles: UInt8[Array, "columns rows"]
     """The tile in every cell."""
@@ -46,7 +46,7 @@ class Scene(eqx.Module):
     direction: Int[Array, ""]
     """Where the body faces: 0 right, 1 down, 2 left, 3 up."""
     held: UInt8[Array, ""]
-    """The tile of what the body carries; that of an empty cell if nothing."""
+    """The tile of the carried object; that of an empty cell if none."""
 
 
 class AbstractEnv(eqx.Module, Generic[State]):
@@ -55,19 +55,19 @@ class AbstractEnv(eqx.Module, Generic[State]):
     @property
     @abc.abstractmethod
     def spec(self) -> EnvSpec:
-        """What a learner must know of the world."""
+        """What a learner needs to know about the world."""
 
     @abc.abstractmethod
     def initial(self, *, key: PRNGKeyArray) -> State:
-        """State at the beginning of a body's first episode."""
+        """First state of a body's first episode."""
 
     @abc.abstractmethod
     def renew(self, state: State, *, key: PRNGKeyArray) -> State:
-        """State at the beginning of the next episode of a body whose episode ended in `state`."""
+        """First state of the next episode, for a body whose episode ended in `state`."""
 
     @abc.abstractmethod
     def transition(self, state: State, action: Int[Array, ""], *, key: PRNGKeyArray) -> tuple[State, Outcome]:
-        """The world moves by one step."""
+        """Advances the world by one step."""
 
     @abc.abstractmethod
     def observe(self, state: State) -> Shaped[Array, "..."]:
@@ -87,72 +87,71 @@ class AbstractEnv(eqx.Module, Generic[State]):
 
     @property
     def action_names(self) -> tuple[str, ...]:
-        """What a person calls the actions; their numbers if the world has no names for them."""
+        """Readable names of the actions; their numbers by default."""
         return tuple(str(action) for action in range(self.spec.num_actions))
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """What a person calls the classes of an observation; empty if the world has no names for them."""
+        """Readable names of the classes of an observation; empty by default."""
         return ()
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Values of the fields that can be set, in a world whose `World.fields` are not known before it is made."""
+        """Values of the fields that can be set, in a world whose `World.fields` are known only once it is made."""
         return {}
 
     def draw(self, state: State) -> UInt8[np.ndarray, "rows columns 3"]:
-        """A picture of `state`, for a person; not every world has one."""
+        """A picture of `state`; not every world has one."""
         raise UserError(f"{self.spec.id} has no picture")
 
     def scene(self, state: State) -> Scene | None:
-        """The tiles of `state`; None in a world that is not made of tiles."""
+        """The tiles of `state`; None if the world is not made of tiles."""
         return None
 
     @property
     def tile_shapes(self) -> tuple[tuple[Any, ...], ...]:
-        """For each tile of a scene its name and then the shapes that it is drawn with (`grid.render.shapes`)."""
+        """Name and shapes (see `grid.render.shapes`) of each tile."""
         return ()
 
     @property
     def own_cell(self) -> tuple[int, int] | None:
-        """Column and row of a view in which the body itself stands, facing up; None if it is not in its view."""
+        """Column and row of the body in its own view, where it faces up; None if it is not in view."""
         return None
 
     def tiles_of(self, obs: Shaped[np.ndarray, "*n"]) -> UInt8[np.ndarray, "..."] | None:
-        """Tiles that show observations of one body, axes [*n, column, row]; None in a world that is not made of
-        tiles."""
+        """Tiles that show observations of one body, axes [*n, column, row]; None if the world is not made of tiles."""
         return None
 
     @property
     def reader(self) -> Reader:
-        """How the theory reads states: by all of them, unless the world hides noise in them."""
+        """How the theory reads states: as a whole by default; worlds with noise in their state override it."""
         return WholeState(self)
 
     def reset(self, *, key: PRNGKeyArray) -> tuple[State, TimeStep]:
-        """Begins the first episode."""
+        """Starts the first episode."""
         state = self.initial(key=key)
         return state, self.shown(state)
 
     def shown(self, state: State) -> TimeStep:
-        """What a body sees in `state` before it does anything there."""
+        """Timestep of a body in `state` before it acts."""
         obs, place = self.observe(state), self.place(state)
         never = jnp.bool_(False)
         return TimeStep(obs, jnp.float32(0), never, never, obs, self.measure(state), place, place)
 
     def step(self, state: State, action: Int[Array, ""], *, key: PRNGKeyArray) -> tuple[State, TimeStep]:
-        """Uses the action; if that ends the episode, the next one begins within the same step."""
+        """Applies the action; if that ends the episode, the next one starts within the same step."""
         move_key, renew_key = jax.random.split(key)
         return self.step_with(state, action, move_key=move_key, renew_key=renew_key)
 
     def step_with(
         self, state: State, action: Int[Array, ""], *, move_key: PRNGKeyArray, renew_key: PRNGKeyArray
     ) -> tuple[State, TimeStep]:
-        """A step with its keys already split: loops split those of many steps at once, which is much faster."""
+        """Like `step`, with its keys already split: splitting the keys of many steps at once is much faster."""
         moved, outcome = self.transition(state, action, key=move_key)
         final_obs, final_place = self.observe(moved), self.place(moved)
         info = self.measure(moved)
 
-        def begin_anew(operand):
+        def begin_next(operand):
             moved, _, key = operand
             fresh = self.renew(moved, key=key)
             return fresh, self.observe(fresh)
@@ -162,7 +161,7 @@ class AbstractEnv(eqx.Module, Generic[State]):
             return moved, final_obs
 
         done = outcome.terminated | outcome.truncated
-        state, obs = if_any(done, begin_anew, keep, (moved, final_obs, renew_key))
+        state, obs = if_any(done, begin_next, keep, (moved, final_obs, renew_key))
         ends = outcome.terminated, outcome.truncated
         return state, TimeStep(obs, outcome.reward, *ends, final_obs, info, self.place(state), final_place)
 
@@ -203,23 +202,23 @@ def if_any(
 
 
 def reset_all(env: AbstractEnv, bodies: int, key: PRNGKeyArray):
-    """Begins the first episode of every body: the key of all that follows, states and timesteps."""
+    """Starts the first episode of every body; returns the key for later steps, states and timesteps."""
     reset_key, key = jax.random.split(key)
     state, timestep = jax.vmap(lambda k: env.reset(key=k))(jax.random.split(reset_key, bodies))
     return key, state, timestep
 
 
 MOVE, BEGIN, RELOCATE = range(3)
-"""What the keys of one body and step are for."""
+"""What the three keys of a body's step are used for."""
 
 
 def step_keys(key: PRNGKeyArray, count: Int[Array, ""], bodies: int) -> Key[Array, "{bodies} 3"]:
-    """Keys of every body for the world's step number `count`: to move, to begin the next episode, to relocate."""
+    """Keys of every body for the world's step number `count`: to move, to start the next episode, to relocate."""
     return jax.random.split(jax.random.fold_in(key, count), (bodies, 3))
 
 
 def step_all(env: AbstractEnv, keys: Key[Array, "B 3"], state, action: Int[Array, " B"]):
-    """Steps every body: states and timesteps."""
+    """Steps every body; returns states and timesteps."""
 
     def one(state, action, keys):
         return env.step_with(state, action, move_key=keys[MOVE], renew_key=keys[BEGIN])
@@ -233,7 +232,7 @@ def first_states(first, state, timestep: TimeStep):
 
 
 def relocate_all(env: AbstractEnv, keys: Key[Array, "B 3"], first, state, request: Int[Array, " B"]):
-    """Takes bodies where they request: first states, states, and what bodies see there."""
+    """Relocates bodies as requested; returns first states, states and timesteps."""
 
     def one(first, state, request, key):
         state = tree.select(request == REWIND, env.rewind(first, state), state)

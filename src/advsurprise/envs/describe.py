@@ -1,4 +1,4 @@
-"""What the worlds are, for the command line."""
+"""Descriptions of worlds for the command line."""
 
 import ast
 import dataclasses
@@ -21,11 +21,11 @@ from advsurprise.trust import allow
 from advsurprise.types import EnvSpec
 
 WIDTH = 116
-"""Columns of text for a person."""
+"""Width of text output, in columns."""
 
 
 def listing() -> dict[str, Any]:
-    """Every world in one line."""
+    """Name and one-line description of every world."""
     gymnasium_ids = {world: id for id, world in IDS.items()}
     return {
         "envs": [
@@ -36,14 +36,14 @@ def listing() -> dict[str, Any]:
 
 
 def listing_text(result: dict[str, Any]) -> str:
-    """The list for a person."""
+    """The list as text."""
     width = max(len(env["id"]) for env in result["envs"]) + 2
     lines = [f"{env['id']:{width}}{env['description']}" for env in result["envs"]]
-    return "\n".join([*lines, "", "More of one: advsurprise envs rooms/four --png four.png"])
+    return "\n".join([*lines, "", "Details of one world: advsurprise envs rooms/four --png four.png"])
 
 
 def card(id: str, *, settings: Iterable[str], png: pathlib.Path | None, seed: int) -> dict[str, Any]:
-    """All about one world; with `png`, also a picture of one of its layouts."""
+    """Everything about one world; with `png`, also draws one of its layouts."""
     world = find(id)
     allow(id)
     fields = world.parse(settings)
@@ -88,16 +88,16 @@ def _of_spec(spec: EnvSpec) -> dict[str, Any]:
 
 
 def card_text(card: dict[str, Any]) -> str:
-    """The card for a person."""
+    """The card as text."""
     seen, actions = card["observation"], card["actions"]
     classes = f", {card['num_classes']} classes" if card["num_classes"] else f", {seen['kind']}"
     lines = [
         f"{card['id']}: {card['description']}",
-        f"  kind      {'pure: compiled' if card['kind'] == 'pure' else 'host: steps outside of jax'}",
+        f"  kind      {'pure: compiled' if card['kind'] == 'pure' else 'host: runs outside of jax'}",
         f"  sees      {seen['shape']} {seen['dtype']}{classes}",
         f"  actions   {', '.join(actions)}",
         f"  no-op     {'none' if card['noop'] is None else actions[card['noop']]}",
-        f"  begins    {card['first_role'] or 'any role'}",
+        f"  starts    {card['first_role'] or 'any role'}",
         f"  episode   {card['max_steps'] or 'any number of'} steps",
         "  measures",
         *(f"    {name:16}{label}" for name, label in card["measures"].items()),
@@ -108,7 +108,7 @@ def card_text(card: dict[str, Any]) -> str:
     if not card["fields"]:
         lines.append("    any keyword argument of the environment")
     if card["png"]:
-        lines.append(f"drawn into {card['png']}")
+        lines.append(f"image written to {card['png']}")
     return "\n".join(lines)
 
 
@@ -118,7 +118,7 @@ def _indented(text: str) -> list[str]:
 
 @functools.cache
 def field_docs(owner: type) -> dict[str, str]:
-    """The docstring under each field of a class, read from its source: Python does not keep them."""
+    """The docstring under each field of a class, read from its source, since Python does not keep them."""
     body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
     assert isinstance(body, ast.ClassDef)
     docs: dict[str, str] = {}
@@ -133,7 +133,7 @@ def _write_png(env: AbstractEnv, png: pathlib.Path, seed: int) -> None:
     import matplotlib.image
 
     if png.suffix.lower() != ".png":
-        raise UserError(f"--png writes a .png file, not {png.name!r}")
+        raise UserError(f"--png must name a .png file, not {png.name!r}")
     if not png.parent.is_dir():
         raise UserError(f"the folder {str(png.parent)!r} does not exist")
     state, _ = env.reset(key=jax.random.key(seed))

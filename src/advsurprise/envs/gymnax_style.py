@@ -1,4 +1,4 @@
-"""Our pure worlds as environments with gymnax's interface, for loops that were written for those. Needs no gymnax.
+"""Our pure worlds with gymnax's interface, for training loops written for it. Does not need gymnax installed.
 
 >>> env = advsurprise.envs.as_gymnax("rooms/four", one_hot=True)
 >>> params = env.default_params
@@ -19,44 +19,44 @@ from advsurprise.errors import UserError
 
 
 class Params(NamedTuple):
-    """What can differ from step to step; all else of a world is chosen when it is made."""
+    """Parameters that can change from step to step; everything else is fixed when the world is made."""
 
     max_steps_in_episode: int
-    """Length at which an episode is cut, if it has not ended before."""
+    """Steps after which an episode is truncated."""
 
 
 class State(NamedTuple):
     """State of one body's world."""
 
     inner: Any
-    """The world's own."""
+    """The world's own state."""
     time: Int[Array, ""]
     """Steps of the episode so far."""
 
 
 class Discrete:
-    """Numbers from 0 to n, exclusive."""
+    """Integers from 0 to n, exclusive."""
 
     def __init__(self, n: int):
         self.n, self.shape, self.dtype = n, (), jnp.int32
 
     def sample(self, key: Array) -> Int[Array, ""]:
-        """One of them, all equally likely."""
+        """A uniformly random integer."""
         return jax.random.randint(key, (), 0, self.n)
 
     def contains(self, x: Any) -> Bool[Array, ""]:
-        """Whether x is one of them."""
+        """Whether x is in the space."""
         return jnp.logical_and(jnp.asarray(x) >= 0, jnp.asarray(x) < self.n)
 
 
 class Box:
-    """Arrays of a shape whose entries lie between two numbers."""
+    """Arrays of a given shape with bounded entries."""
 
     def __init__(self, low: float, high: float, shape: tuple[int, ...], dtype: Any):
         self.low, self.high, self.shape, self.dtype = low, high, shape, dtype
 
     def sample(self, key: Array) -> Shaped[Array, "..."]:
-        """Entries all equally likely."""
+        """An array of uniformly random entries."""
         if jnp.issubdtype(self.dtype, jnp.integer):
             return jax.random.randint(key, self.shape, int(self.low), int(self.high) + 1).astype(self.dtype)
         return jax.random.uniform(key, self.shape, self.dtype, self.low, self.high)
@@ -68,18 +68,18 @@ class Box:
 
 
 class GymnaxStyle:
-    """A pure world with gymnax's interface: `step` begins the next episode by itself, `step_env` does not."""
+    """A pure world with gymnax's interface: `step` resets automatically, `step_env` does not."""
 
     def __init__(self, world: AbstractEnv, *, one_hot: bool = False, values: int = 5):
         """
         Args:
             world: The world.
-            one_hot: Whether classes are shown as one-hot numbers, on a last axis, and not as the classes themselves.
-            values: What a step returns: 5 values with `done`, as gymnax before 1.0 and loops written for it, or 6 with
-                `terminated` and `truncated`.
+            one_hot: Whether to one-hot encode classes along a new last axis.
+            values: Number of values a step returns: 5 with `done`, as in gymnax before 1.0, or 6 with `terminated` and
+                `truncated`.
         """
         if one_hot and world.spec.observation_kind != "classes":
-            raise UserError(f"{world.spec.id} does not show classes, so there is nothing to write one-hot")
+            raise UserError(f"{world.spec.id} has no classes to one-hot encode: set one_hot=False")
         if values not in (5, 6):
             raise UserError(f"a step returns 5 or 6 values, not {values}")
         self.world, self.one_hot, self.values = world, one_hot, values
@@ -96,41 +96,41 @@ class GymnaxStyle:
 
     @property
     def default_params(self) -> Params:
-        """The world's own length of an episode; where it has none, no limit."""
+        """The world's own episode length; no limit if it has none."""
         return Params(self.world.spec.max_steps or np.iinfo(np.int32).max)
 
     def reset(self, key: Array, params: Params | None = None) -> tuple[Array, State]:
-        """Begins an episode: observation and state."""
+        """Starts an episode; returns observation and state."""
         return self.reset_env(key, params)
 
     def reset_env(self, key: Array, params: Params | None = None) -> tuple[Array, State]:
-        """The same."""
+        """The same as `reset`."""
         inner = self.world.initial(key=_typed_key(key))
         return self._shown(inner), State(inner, jnp.int32(0))
 
     def step(self, key: Array, state: State, action: Int[Array, ""], params: Params | None = None) -> tuple[Any, ...]:
-        """One step; if that ends the episode, observation and state are the next one's first, and
+        """Takes one step. If it ends the episode, the returned observation and state are the first of the next one;
         `info["final_observation"]` is what the step led to."""
         move_key, renew_key = jax.random.split(key)
         obs, moved, reward, terminated, truncated, info = self._moved(move_key, state, action, params)
 
-        def begin_anew(operand: Any) -> Any:
+        def begin_next(operand: Any) -> Any:
             moved, _, key = operand
             inner = self.world.renew(moved.inner, key=_typed_key(key))
             return State(inner, jnp.int32(0)), self._shown(inner)
 
         done = terminated | truncated
-        state, first = if_any(done, begin_anew, lambda operand: operand[:2], (moved, obs, renew_key))
+        state, first = if_any(done, begin_next, lambda operand: operand[:2], (moved, obs, renew_key))
         return self._answer(first, state, reward, terminated, truncated, info)
 
     def step_env(
         self, key: Array, state: State, action: Int[Array, ""], params: Params | None = None
     ) -> tuple[Any, ...]:
-        """One step, which begins nothing."""
+        """Takes one step without resetting."""
         return self._answer(*self._moved(key, state, action, params))
 
     def action_space(self, params: Params | None = None) -> Any:
-        """The actions: a space of gymnax's where that is imported, since its wrappers ask for one."""
+        """The actions; a gymnax space if gymnax is imported, since its wrappers require one."""
         return _spaces().Discrete(self.num_actions)
 
     def observation_space(self, params: Params | None = None) -> Any:
@@ -162,10 +162,10 @@ class GymnaxStyle:
 
 
 def _typed_key(key: Array) -> Array:
-    """A key of jax's own type; such loops have keys of two words."""
+    """A typed key; loops written for gymnax may pass raw keys of two words."""
     return key if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(key)
 
 
 def _spaces() -> Any:
-    """Where the classes of spaces are."""
+    """The module with the space classes: gymnax's if it is imported, else this one."""
     return sys.modules.get("gymnax.environments.spaces", sys.modules[__name__])

@@ -1,7 +1,7 @@
-"""Micro-worlds with known answers: a learner that is right climbs them in seconds, rung by rung.
+"""Tiny worlds with known solutions, each a little harder, that a correct learner solves in seconds.
 
-Every world is a short table of places. The body sees the name of its place and, beside it, a light that takes one of
-several equally likely colours. Which answer each world has is derived where it is tested.
+Every world is a short table of places. The body sees the name of its place and a light that takes one of several
+equally likely colours. The solutions are derived in the tests.
 """
 
 import dataclasses
@@ -28,13 +28,13 @@ class Place:
     next: tuple[int, ...]
     """The place each action leads to."""
     reward: tuple[float, ...]
-    """What each action pays."""
+    """Reward of each action."""
     lights: int = 1
-    """Colours the light takes here, all equally likely."""
+    """Number of colours of the light, all equally likely."""
 
 
 class LadderState(eqx.Module):
-    """All there is to know of one body's world."""
+    """State of one body's world."""
 
     place: Int[Array, ""]
     light: Int[Array, ""]
@@ -44,16 +44,16 @@ class LadderState(eqx.Module):
 
 
 class LadderWorld(AbstractEnv[LadderState]):
-    """A table of places; every episode begins in one of the first `starts`, all equally likely."""
+    """A table of places; every episode starts in one of the first `starts`, all equally likely."""
 
     id: str = eqx.field(static=True)
     places: tuple[Place, ...] = eqx.field(static=True)
     starts: int = eqx.field(static=True, default=1)
-    """How many places an episode can begin in."""
+    """Number of places an episode can start in."""
     max_steps: int = eqx.field(static=True, default=1)
     """Length of an episode."""
     timeout: Literal["terminated", "truncated"] = eqx.field(static=True, default="terminated")
-    """How the clock ends an episode."""
+    """How a timeout ends an episode."""
 
     def __check_init__(self):
         rules = [
@@ -138,7 +138,7 @@ _TABLE: dict[str, tuple[str, dict]] = {
         {"places": (Place(0, (1, 1), (0.0, 0.0)), Place(1, (1, 1), (1.0, 1.0))), "max_steps": 2},
     ),
     "ladder/endless": (
-        "every step pays 1, and a clock that is no true end stops the episode",
+        "every step pays 1, and a time limit truncates the episode",
         {"places": (Place(0, _STAY, (1.0, 1.0)),), "max_steps": 3, "timeout": "truncated"},
     ),
     "ladder/observation": (
@@ -154,6 +154,6 @@ _TABLE: dict[str, tuple[str, dict]] = {
         {"places": _GAME, "max_steps": 5},
     ),
 }
-"""Every rung: what it is in one line, and its fields."""
+"""Description and fields of every world."""
 
 WORLDS = pure_worlds(LadderWorld, _TABLE, fixed=("id", "places"), calibration=True)

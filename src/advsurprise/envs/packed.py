@@ -1,8 +1,8 @@
-"""A pure world for callers in Python: one compiled call per step, from one buffer of bytes to the next.
+"""A pure world stepped from Python: one compiled call per step, from one byte buffer to the next.
 
-A call of a compiled program costs by the array. The state of a room world has seventeen and a step shows twenty more,
-which takes longer to hand over than the step takes to compute. Here all of them lie in one array, what is shown in
-front, and numpy looks into it without copying.
+The overhead of a compiled call grows with its number of arrays. The state of a room world has seventeen and a step
+returns twenty more; passing them takes longer than computing the step. Here all of them are packed into one array,
+results first, which numpy views without copying.
 """
 
 import functools
@@ -24,18 +24,18 @@ from advsurprise.envs.base import BEGIN, MOVE, AbstractEnv, relocate_all, reset_
 from advsurprise.types import CONTINUE, RESTART, TimeStep
 
 KEPT = 16
-"""Worlds whose programs are kept, so that the next environment of the same settings does not compile."""
+"""Number of worlds whose programs are cached, so that another environment with the same settings does not compile."""
 ALIGNMENT = 8
-"""Buffers are so many bytes long, or a multiple: what follows one is aligned as well."""
+"""Buffer sizes are multiples of this many bytes, so that what follows a buffer is aligned as well."""
 
 
 class Place(NamedTuple):
-    """Where a leaf lies."""
+    """Position of a leaf in the buffer."""
 
     begin: int
     """Its first byte."""
     end: int
-    """The first byte behind it."""
+    """One past its last byte."""
     dtype: np.dtype
     """Its type."""
     shape: tuple[int, ...]
@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
 
 class Layout:
-    """Where the leaves of a tree of arrays lie in a buffer of bytes: the widest first, so that each is aligned."""
+    """Positions of a pytree's leaves in a byte buffer, widest types first so that each is aligned."""
 
     def __init__(self, like: Any):
         leaves, self._structure = jax.tree.flatten(like)
@@ -68,8 +68,8 @@ class Layout:
         self._record = np.dtype(fields)
 
     def pack(self, tree: Any) -> UInt8[Array, " size"]:
-        """The tree as bytes, in a compiled program. Leaves of one width are joined before they become bytes: every
-        change of width is a kernel of its own."""
+        """Packs a tree into bytes, in a compiled program. Leaves of one width are joined before they become bytes:
+        every change of width is a separate kernel."""
         leaves = jax.tree.leaves(tree)
         parts = [jnp.zeros(self._padding, jnp.uint8)]
         for number, indices in self._by_width():
@@ -78,7 +78,7 @@ class Layout:
         return jnp.concatenate(parts)
 
     def unpack(self, buffer: UInt8[Array, " size"]) -> Any:
-        """The tree again, in a compiled program."""
+        """Unpacks a tree, in a compiled program."""
         leaves: list[Any] = [None] * len(self._places)
         for number, indices in self._by_width():
             first = self._places[indices[0]].begin
@@ -90,54 +90,54 @@ class Layout:
         return jax.tree.unflatten(self._structure, leaves)
 
     def views(self, buffer: UInt8[np.ndarray, " size"]) -> Any:
-        """The tree as views of a buffer in memory."""
+        """The tree as numpy views of a buffer."""
         record = buffer.view(self._record).reshape(())
         return jax.tree.unflatten(self._structure, [record[name] for name in self._names])
 
     def numbers(self) -> tuple[Struct, Any]:
-        """A struct that reads all leaves from a buffer at once, single numbers as Python's; and the tree of their
-        indices in what it reads."""
+        """A struct that reads all leaves from a buffer at once, scalars as Python numbers, and the tree of their
+        indices in its result."""
         placed = [self._places[index] for index in self._order]
         formats = (dtype.char if not shape else f"{end - begin}s" for begin, end, dtype, shape in placed)
         where = sorted(range(len(self._order)), key=self._order.__getitem__)
         return Struct("=" + "".join(formats)), jax.tree.unflatten(self._structure, where)
 
     def _by_width(self) -> list[tuple[np.dtype, list[int]]]:
-        """Unsigned numbers of each width, and the leaves of that width, in the order they lie in."""
+        """For each width, the unsigned type and the leaves of that width, in buffer order."""
         groups = itertools.groupby(self._order, key=lambda index: self._places[index].dtype.itemsize)
         return [(np.dtype(f"u{width}"), list(indices)) for width, indices in groups]
 
 
 class Shown(NamedTuple):
-    """What a step shows."""
+    """Result of a step."""
 
     obs: Any
-    """What to act on next."""
+    """Observation to act on next."""
     reward: Any
     """The world's reward."""
     terminated: Any
-    """The episode ended and has no future."""
+    """Whether the episode ended in a terminal state."""
     truncated: Any
-    """The clock ran out."""
+    """Whether the time limit ended the episode."""
     info: dict[str, Any]
-    """Measures of the state that `obs` is of."""
+    """Measures of the state that `obs` shows."""
 
 
 class Bodies(eqx.Module):
     """Many bodies between two steps."""
 
     key: UInt32[Array, " n"]
-    """Data of the key that everything random comes from."""
+    """Data of the key for all randomness."""
     count: Int[Array, ""]
     """Steps taken since the reset."""
     restarts: Int[Array, ""]
-    """Times that episodes were begun anew by request since the last step."""
+    """Restart requests since the last step."""
     state: Any
     """States of the world, axes [B, …]."""
 
 
 class OneBody:
-    """Programs of one body, compiled when they are first used."""
+    """Programs for one body, compiled on first use."""
 
     def __init__(self, world: AbstractEnv):
         self.world = world
@@ -153,21 +153,21 @@ class OneBody:
 
     @property
     def unborn(self) -> UInt8[np.ndarray, " size"]:
-        """A buffer before a body's first episode: it has not been anywhere."""
+        """Buffer of a body before its first episode, with nothing visited."""
         return np.zeros(self._like.shape, np.uint8)
 
     @functools.cached_property
     def begin(self) -> Any:
-        """Program: a buffer and a seed to the buffer when the body's next episode begins."""
+        """Program (buffer, seed) → buffer: starts the body's next episode."""
         return _compile(self._begin, self._like, jax.ShapeDtypeStruct((), jnp.int32))
 
     @functools.cached_property
     def step(self) -> Any:
-        """Program: a buffer and (action, seed) to the buffer one step later. No episode follows another."""
+        """Program (buffer, (action, seed)) → buffer: takes one step, without resetting."""
         return _compile_as_one(self._step, self._like, jax.ShapeDtypeStruct((2,), jnp.int32))
 
     def read(self, packed: UInt8[Array, " size"]) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """What Gymnasium returns: an observation that can be written to, and Python's numbers."""
+        """The values of Gymnasium's `step`: a writable observation and Python numbers."""
         numbers, where = self._struct.unpack_from(np.asarray(packed).data), self._where
         obs = np.frombuffer(bytearray(numbers[where.obs]), self._obs_type).reshape(self._obs_shape)
         info = {name: numbers[index] for name, index in where.info.items()}
@@ -194,7 +194,7 @@ class OneBody:
 
 
 class ManyBodies:
-    """Programs of many bodies that step together, compiled when they are first used."""
+    """Programs for many bodies that step together, compiled on first use."""
 
     def __init__(self, world: AbstractEnv, bodies: int):
         self.world, self.bodies = world, bodies
@@ -209,28 +209,28 @@ class ManyBodies:
 
     @functools.cached_property
     def begin(self) -> Any:
-        """Program: a seed to the buffer when first episodes begin."""
+        """Program seed → buffer: starts the first episodes."""
         return _compile(self._begin, jax.ShapeDtypeStruct((), jnp.int32))
 
     @functools.cached_property
     def step(self) -> Any:
-        """Program: a buffer and actions to the buffer one step later. No episode follows another."""
+        """Program (buffer, actions) → buffer: takes one step, without resetting."""
         return _compile(self._step, self._like, jax.ShapeDtypeStruct((self.bodies,), jnp.int32))
 
     @functools.cached_property
     def renew(self) -> Any:
-        """Program: a buffer and which bodies' episodes ended to the buffer in which their next ones have begun.
+        """Program (buffer, mask) → buffer: starts the next episodes of bodies whose episodes ended.
 
-        Apart from `step`, since most steps end no episode: as a branch of one program it would cost those a fifth."""
+        Separate from `step`, since most steps end no episode: as a branch it would add a fifth to their cost."""
         return _compile(self._renew, self._like, self._which)
 
     @functools.cached_property
     def restart(self) -> Any:
-        """Program: a buffer and which bodies are to begin another episode by request to the buffer then."""
+        """Program (buffer, mask) → buffer: restarts the bodies that request it."""
         return _compile(self._restart, self._like, self._which)
 
     def read(self, packed: UInt8[Array, " size"]) -> Shown:
-        """What bodies are shown, in arrays that can be written to."""
+        """Results of the last step, in writable arrays."""
         return self._shown.views(np.asarray(packed)[: self._shown.size].copy())
 
     def state(self, packed: UInt8[np.ndarray, " size"]) -> Any:
@@ -261,7 +261,7 @@ class ManyBodies:
     def _restart(self, packed, chosen: Bool[Array, " B"]):
         before = self._unpack(packed)
         keys = step_keys(jax.random.wrap_key_data(before.key), before.count - 1, self.bodies)
-        # Restarted again before the next step, bodies must get another episode.
+        # Bodies restarted twice before the next step must get different episodes.
         other = jax.vmap(jax.vmap(lambda key: jax.random.fold_in(key, 1)))
         keys = jax.lax.fori_loop(0, before.restarts, lambda _, keys: other(keys), keys)
         request = jnp.where(chosen, RESTART, CONTINUE)
@@ -281,13 +281,13 @@ class ManyBodies:
 
 @functools.lru_cache(maxsize=KEPT)
 def one_body(world: AbstractEnv) -> OneBody:
-    """Programs of one body, the same for every environment of the same settings."""
+    """Programs for one body, shared by all environments with the same settings."""
     return OneBody(world)
 
 
 @functools.lru_cache(maxsize=KEPT)
 def many_bodies(world: AbstractEnv, bodies: int) -> ManyBodies:
-    """Programs of many bodies, the same for every environment of the same settings."""
+    """Programs for many bodies, shared by all environments with the same settings."""
     return ManyBodies(world, bodies)
 
 
@@ -296,8 +296,8 @@ def _compile(function: Callable, *like: jax.ShapeDtypeStruct) -> Any:
 
 
 def _compile_as_one(function: Callable, *like: jax.ShapeDtypeStruct) -> Any:
-    """On a CPU, as a single kernel: a step of one body is seventy small ones, which XLA would hand from thread to
-    thread, and that takes several times as long as the step. Where XLA cannot, as usual: only the speed differs."""
+    """Compiles to a single kernel on a CPU: a step of one body is seventy small ones, which XLA would pass from thread
+    to thread, taking several times as long. Falls back to `_compile` where XLA cannot; only the speed differs."""
     function = jax.jit(function)
 
     def call(*args):

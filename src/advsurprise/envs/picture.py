@@ -13,13 +13,13 @@ from advsurprise.envs.rooms import RoomState, RoomWorld
 from advsurprise.grid import geometry, lights, render, tiles, view
 
 COLOURLESS = tiles.COLOURS.index("grey")
-"""Colour of things whose colour a body does not see."""
+"""Colour of objects whose colour a body does not see."""
 UNSEEN = "#2a2f37"
-"""What cells look like that cannot be seen: MiniGrid draws them as if they were empty."""
+"""Colour of unseen cells; MiniGrid draws them as if they were empty."""
 DOORS = ("open door", "closed door", "locked door")
-"""Classes of doors, by their states."""
+"""Classes of doors, by state."""
 FLOORS = tiles.CLASSES[tiles.FIRST_FLOOR_CLASS :]
-"""Classes of floors, by their colours."""
+"""Classes of floors, by colour."""
 
 
 def draw(world: RoomWorld, state: RoomState, *, tile_size: int = 32) -> UInt8[np.ndarray, "rows columns 3"]:
@@ -43,13 +43,13 @@ def seen_cells(world: RoomWorld, state: RoomState) -> Bool[Array, "size size"]:
 
 
 def unpad(world: RoomWorld, flat: Array) -> Array:
-    """From a value per cell of the padded grid to axes [x, y] of the grid itself."""
+    """Reshapes a value per cell of the padded grid to axes [x, y] of the grid itself."""
     side, pad = geometry.side(world.grid, world.view), geometry.padding(world.view)
     return flat.reshape(side, side)[pad : pad + world.grid, pad : pad + world.grid].T
 
 
 def scene(world: RoomWorld, state: RoomState) -> Scene:
-    """The whole grid and the body in it; what is in no room is drawn as unseen, not as an empty room."""
+    """The whole grid and the body in it; cells outside all rooms are drawn as unseen, not as empty."""
     x, y = geometry.coordinates(state.position, size=world.grid, view=world.view)
     codes = jnp.where(in_rooms(world, state), full_codes(world, state), jnp.uint8(tiles.UNSEEN))
     return Scene(codes, seen_cells(world, state), x, y, state.direction, state.carried)
@@ -74,7 +74,7 @@ def tile_shapes() -> tuple[tuple[Any, ...], ...]:
 
 
 def tiles_of(world: RoomWorld, obs: Shaped[np.ndarray, "*n"]) -> UInt8[np.ndarray, "..."]:
-    """A tile for every cell of a view: of a class, or of a symbol, the first tile that looks like it."""
+    """A tile for every cell of a view: the first that looks like its class or symbol."""
     if world.encoding == "symbolic":
         first = {tuple(symbol): code for code, symbol in reversed(list(enumerate(tiles.SYMBOL_OF.tolist())))}
         flat = [first.get(tuple(symbol), tiles.UNSEEN) for symbol in obs.reshape(-1, 3).tolist()]
@@ -83,7 +83,7 @@ def tiles_of(world: RoomWorld, obs: Shaped[np.ndarray, "*n"]) -> UInt8[np.ndarra
 
 
 def _tile_of_class(world: RoomWorld, name: str) -> int:
-    """The tile that shows a class. Classes do not tell the colour of doors, keys and boxes: those are drawn in grey."""
+    """The tile that shows a class. Doors, keys and boxes are drawn in grey, since classes leave out their colour."""
     if name in DOORS:
         return tiles.door(DOORS.index(name), COLOURLESS)
     if name in FLOORS:

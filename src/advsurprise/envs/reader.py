@@ -19,7 +19,7 @@ class Read(NamedTuple):
     """One state as the theory sees it."""
 
     identity: Int[Array, "*batch n"]
-    """Everything that decides what can happen next; equal for states that are one true state."""
+    """Everything that decides what can happen next; equal for states that are the same true state."""
     seen: Int[Array, "*batch m"]
     """What the body sees, `RANDOM` where the entry is noise."""
 
@@ -28,7 +28,7 @@ class Reader(abc.ABC):
     """How to read the states of a world."""
 
     choices: int
-    """How many equally likely values a random entry takes."""
+    """Number of equally likely values of a random entry."""
 
     @abc.abstractmethod
     def read(self, state: Any) -> Read:
@@ -36,11 +36,11 @@ class Reader(abc.ABC):
 
     @abc.abstractmethod
     def name(self, state: Any) -> str:
-        """A name for the state; `state` is one numpy state."""
+        """A readable name for a single state, in numpy."""
 
 
 class WholeState(Reader):
-    """Reads all of the state; for worlds that hide no noise in it."""
+    """Reads the whole state; for worlds without noise in it."""
 
     choices = 1
 

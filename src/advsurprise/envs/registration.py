@@ -1,6 +1,6 @@
-"""Gymnasium's ids of the room worlds, registered when `advsurprise` is imported.
+"""Gymnasium ids of the room worlds, registered when `advsurprise` is imported.
 
-Entry points are strings, so that no environment is imported before one is made.
+Entry points are strings, so that nothing is imported until an environment is made.
 """
 
 from gymnasium.envs.registration import register as register_id
@@ -12,11 +12,11 @@ IDS = {
     "advsurprise/LockRoom-v0": "rooms/lock",
     "advsurprise/SwitchRoom-v0": "rooms/switch",
 }
-"""Gymnasium's id, and the world it makes."""
+"""Gymnasium ids and the worlds they make."""
 
 
 def register() -> None:
-    """Makes the ids known to `gymnasium.make` and `gymnasium.make_vec`."""
+    """Registers the ids for `gymnasium.make` and `gymnasium.make_vec`."""
     for id, world in IDS.items():
         if id not in registry:
             register_id(

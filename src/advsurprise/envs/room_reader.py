@@ -18,10 +18,10 @@ FACING = (">", "v", "<", "^")
 
 
 class RoomReader(Reader):
-    """Reads a room world with lights: grid, body and what is stilled; not clock, counters or colours.
+    """Reads a room world with lights: grid, body and stilled rooms, but not clock, counters or colours.
 
-    A stilled room keeps the colours it has at that moment. Which ones does not change what can happen, so it
-    is left out, and lights that do not flash count as certain.
+    A stilled room keeps the colours it has at that moment. They do not affect what can happen, so they are left
+    out, and lights that do not flash count as deterministic.
     """
 
     choices = tiles.NUM_COLOURS
@@ -29,7 +29,7 @@ class RoomReader(Reader):
     def __init__(self, env: "RoomWorld"):
         if env.noise != "lights":
             raise UserError(
-                "balls wander, so their places are part of the state: set noise=lights to enumerate a world"
+                "cannot enumerate a world with balls, whose positions are part of the state: set noise=lights"
             )
         self.env = env
 

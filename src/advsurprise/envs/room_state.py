@@ -1,4 +1,4 @@
-"""The state of a room world, and what is measured of it."""
+"""The state of a room world, and its measures."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ MEASURES = (
 
 
 class RoomState(eqx.Module):
-    """All there is to know of one body's world. Rooms are counted along the chain from 0."""
+    """State of one body's world. Rooms are numbered along the chain from 0."""
 
     grid: UInt8[Array, " cells"]
     """Tile codes of the padded grid, flat."""
@@ -36,7 +36,7 @@ class RoomState(eqx.Module):
     direction: Int[Array, ""]
     """0 right, 1 down, 2 left, 3 up."""
     carried: UInt8[Array, ""]
-    """Code of the carried thing, `EMPTY` for nothing."""
+    """Code of the carried object, `EMPTY` for none."""
     time: Int[Array, ""]
     """Steps taken in this episode."""
     top: Int[Array, "rooms 2"]
@@ -52,23 +52,23 @@ class RoomState(eqx.Module):
     stilled: Bool[Array, " rooms"]
     """Which noisy rooms have been stilled."""
     words: UInt32[Array, " rooms"]
-    """The word from which a room's lights take their colours."""
+    """The word that determines the colours of a room's lights."""
     visited: Bool[Array, " rooms"]
-    """Rooms the body has been in, this episode."""
+    """Rooms the body has visited in this episode."""
     visited_life: Bool[Array, " rooms"]
-    """Rooms the body has been in, ever."""
+    """Rooms the body has ever visited."""
     uses: Int[Array, ""]
-    """Times noise was stopped, this episode."""
+    """Times noise was stopped in this episode."""
     restarts: Int[Array, ""]
-    """Times noise was started again, this episode."""
+    """Times noise was started again in this episode."""
     dark_steps: Int[Array, ""]
-    """Steps that ended in a dark room, this episode."""
+    """Steps of this episode that ended in a dark room."""
 
 
 COUNTED = ("visited", "visited_life", "uses", "restarts", "dark_steps")
-"""Parts of a state that count what happened, in the episode or in the life: rewinding leaves them as they are."""
+"""Counters of the episode and of the body's life, which rewinding keeps."""
 
 
 def share(holds: Bool[Array, " n"]) -> Float[Array, ""]:
-    """Fraction of entries that hold; 0 if there are none."""
+    """Fraction of entries that are true; 0 if there are none."""
     return jnp.sum(holds, dtype=jnp.float32) / max(holds.shape[0], 1)

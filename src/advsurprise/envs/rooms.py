@@ -1,7 +1,7 @@
-"""Room worlds: a stochastic block MDP in MiniGrid's semantics, compiled.
+"""Room worlds: a stochastic block MDP with MiniGrid's semantics, compiled.
 
-A chain of rooms, each dark (empty) or noisy (flashing lights or wandering balls), joined by doors. What each world
-is and how every measure is defined: docs/worlds.md.
+A chain of rooms, each dark (empty) or noisy (flashing lights or wandering balls), joined by doors. Worlds and
+measures are defined in docs/worlds.md.
 """
 
 import dataclasses
@@ -48,29 +48,29 @@ class RoomWorld(AbstractEnv[RoomState]):
     noise: Literal["lights", "balls"] = eqx.field(static=True, default="lights")
     """What happens in noisy rooms: floor tiles that take a new colour every step, or balls that wander."""
     ball_density: float = eqx.field(static=True, default=0.3)
-    """With noise=balls: balls per cell of a noisy room, leaving room for the other things in it."""
+    """With noise=balls: balls per cell of a noisy room, fewer if other objects need the space."""
     control: Literal["box", "switch", "none"] = eqx.field(static=True, default="box")
-    """What stills a noisy room when toggled: a box, which vanishes, or a switch, which stays; or nothing does."""
+    """What stills a noisy room when toggled: a box, which vanishes; a switch, which stays; or nothing."""
     restart: bool = eqx.field(static=True, default=False)
     """Whether noisy rooms also hold a switch that starts the noise again."""
     fixed_boxes: bool = eqx.field(static=True, default=False)
     """Whether boxes cannot be picked up (the authors' rule) or can (MiniGrid's)."""
     doors: Literal["closed", "open"] = eqx.field(static=True, default="closed")
-    """State of the doors when an episode begins."""
+    """State of the doors at the start of an episode."""
     key_room: int = eqx.field(static=True, default=-1)
-    """Room that holds a key to the door before it (the first room: to its own door); -1 for no key."""
+    """Room that holds the key to the door from the previous room (room 0: to its only door); -1 for no key."""
     view: int = eqx.field(static=True, default=7)
     """Side of the square the body sees; odd."""
     encoding: Literal["compact", "shared", "symbolic"] = eqx.field(static=True, default="compact")
-    """`compact`: one class per cell, of those that this world can show; `shared`: of those that any room world can, so
-    that policies can be moved between worlds; `symbolic`: MiniGrid's type, colour and state."""
+    """`compact`: one class per cell, out of those this world can show; `shared`: out of those any room world can show,
+    so that policies can be moved between worlds; `symbolic`: MiniGrid's type, colour and state."""
     max_steps: int = eqx.field(static=True, default=128)
     """Length of an episode."""
     timeout: Literal["terminated", "truncated"] = eqx.field(static=True, default="terminated")
-    """How the clock ends an episode. The learner sees the time, so by default it is a true end."""
+    """How a timeout ends an episode: by default as terminated, since the learner sees the time."""
 
     first_role: Literal["explore", "control"] = eqx.field(static=True, default="explore")
-    """Which role of Adversarial Surprise begins an episode, unless the method's own field says so."""
+    """Role of Adversarial Surprise that moves first, unless the method's own field overrides it."""
 
     def __check_init__(self):
         check_rooms(self)
@@ -139,7 +139,7 @@ class RoomWorld(AbstractEnv[RoomState]):
             absent = {name for name, can_occur in shown.items() if not can_occur}
         return tuple(name for name in tiles.CLASSES if name not in absent)
 
-    # Compiled by itself: traced once for all programs with this world, and one of its layouts and views is one program.
+    # Jitted: traced once for all programs that use this world, and a single program when called directly.
     @functools.partial(jax.jit, static_argnums=0)
     def initial(self, *, key: PRNGKeyArray) -> RoomState:
         chain_key, bits_key, balls_key, words_key = jax.random.split(key, 4)
@@ -192,7 +192,7 @@ class RoomWorld(AbstractEnv[RoomState]):
         return state, Outcome(jnp.float32(0), terminated, truncated)
 
     def stir(self, state: RoomState, *, key: PRNGKeyArray) -> RoomState:
-        """The noise moves: every room that is noisy and not stilled, seen or not, before the body acts."""
+        """Moves the noise of every noisy room that is not stilled, seen or not, before the body acts."""
         bits = jax.random.bits(key, (self.rooms + state.balls.shape[0],), jnp.uint32)
         words = jnp.where(state.stilled, state.words, bits[: self.rooms])
         if self.noise == "lights":
@@ -209,7 +209,7 @@ class RoomWorld(AbstractEnv[RoomState]):
         return dataclasses.replace(state, words=words, grid=grid, balls=cells)
 
     def act(self, state: RoomState, action: Int[Array, ""]) -> RoomState:
-        """The body acts, and the clock and the counters follow."""
+        """Applies the action, and updates the clock and the counters."""
         front = state.position + geometry.stride(state.direction, size=self.grid, view=self.view)
         before = state.grid[front]
         effect = actions.act(action, before, state.carried, fixed_boxes=self.fixed_boxes)
@@ -282,7 +282,7 @@ class RoomWorld(AbstractEnv[RoomState]):
 
     @functools.partial(jax.jit, static_argnums=0)
     def place(self, state: RoomState) -> Int[Array, "4"]:
-        """Column, row, state of the doors (a digit of base 3 each) and stilled rooms (a bit each)."""
+        """Column, row, state of the doors (one base-3 digit each) and stilled rooms (one bit each)."""
         x, y = geometry.coordinates(state.position, size=self.grid, view=self.view)
         codes = state.grid[state.doors]
         door = tiles.is_closed_door(codes).astype(jnp.int32) + 2 * tiles.is_locked_door(codes).astype(jnp.int32)
@@ -291,11 +291,11 @@ class RoomWorld(AbstractEnv[RoomState]):
         return jnp.stack([x, y, doors, stilled]).astype(jnp.int32)
 
     def rewind(self, first: RoomState, state: RoomState) -> RoomState:
-        """The first state again, but for what was counted: an episode's counters run through all of its turns."""
+        """The first state with the current counters: an episode's counters run through all of its turns."""
         return dataclasses.replace(first, **{name: getattr(state, name) for name in COUNTED})
 
     def _room_of(self, state: RoomState, position: Int[Array, ""]) -> Int[Array, ""]:
-        """First room whose rectangle, walls included, holds the cell: a door belongs to the earlier room."""
+        """First room whose rectangle, walls included, contains the cell: a door belongs to the earlier room."""
         x, y = geometry.coordinates(position, size=self.grid, view=self.view)
         right, down = x - state.top[:, 0], y - state.top[:, 1]
         holds = (right >= 0) & (right < state.side[:, 0]) & (down >= 0) & (down < state.side[:, 1])
@@ -356,7 +356,7 @@ class RoomWorld(AbstractEnv[RoomState]):
 
 
 def _picture() -> Any:
-    """Drawing, imported when it is needed: it knows this module."""
+    """The drawing module, imported lazily because it imports this one."""
     from advsurprise.envs import picture
 
     return picture
@@ -374,7 +374,7 @@ _TABLE: dict[str, tuple[str, dict]] = {
         {**_PAIR, "control": "none", "max_steps": 96, "first_role": "control"},
     ),
     "rooms/lock": (
-        "the same with a key in the dark room: the closed door can be locked with it, and then only opened by it",
+        "a noisy room and a dark one joined by an open door, with a key in the dark room that locks and unlocks it",
         {**_PAIR, "control": "none", "key_room": 1, "max_steps": 96, "first_role": "control"},
     ),
     "rooms/switch": (
@@ -382,7 +382,7 @@ _TABLE: dict[str, tuple[str, dict]] = {
         {**_PAIR, "control": "switch", "restart": True},
     ),
 }
-"""Every room world: what it is in one line, and the fields in which it differs from the defaults."""
+"""Description and non-default fields of every room world."""
 
 WORLDS = pure_worlds(RoomWorld, _TABLE, view_fields=("encoding", "view"))
 

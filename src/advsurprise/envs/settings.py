@@ -1,4 +1,4 @@
-"""Settings a room world can have; all others are refused with a sentence before anything compiles."""
+"""Checks the settings of a room world before anything compiles."""
 
 import math
 from typing import TYPE_CHECKING, get_type_hints
@@ -17,7 +17,7 @@ MAX_GRID = 255
 
 
 def check_rooms(world: "RoomWorld") -> None:
-    """Raises `UserError` for settings no world can have."""
+    """Refuses invalid settings."""
     hints = get_type_hints(type(world))
     check_fields(world.id, hints, {name: getattr(world, name) for name in hints})
     rules = [
@@ -44,7 +44,7 @@ def check_rooms(world: "RoomWorld") -> None:
             -1 <= world.key_room < world.rooms,
             f"key_room must be a room from 0 to {world.rooms - 1}, or -1 for no key, not {world.key_room}",
         ),
-        (world.key_room < 0 or world.rooms > 1, "a key needs a door, and one room alone has none"),
+        (world.key_room < 0 or world.rooms > 1, "key_room needs a door, and a single room has none"),
         (
             3 <= world.view <= MAX_VIEW and world.view % 2 == 1,
             f"view must be odd, from 3 to {MAX_VIEW}, not {world.view}",

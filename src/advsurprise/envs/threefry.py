@@ -1,8 +1,8 @@
-"""JAX's random numbers, in a form that steps of few bodies compute faster on a CPU.
+"""JAX's random numbers in a form that is faster on a CPU when few bodies step.
 
-The numbers are those of `jax.random`, bit for bit. There, the rounds of the hash (Salmon et al. 2011, Threefry-2x32,
-20 rounds) are a loop, on a CPU, and each turn of it a dozen kernels, which take longer to start than to run.
-Here they are written out, and a draw is one kernel.
+The numbers equal those of `jax.random` bit for bit. On a CPU, `jax.random` runs the rounds of the hash (Salmon et al.
+2011, Threefry-2x32, 20 rounds) as a loop with a dozen kernels per iteration, which take longer to launch than to run.
+Here the loop is unrolled, and a draw is one kernel.
 """
 
 import functools
@@ -16,21 +16,21 @@ from jax.extend.random import define_prng_impl
 from jaxtyping import Array, Integer, Key, Shaped, UInt32
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-"""How far words are rotated, in the odd and in the even groups of four rounds."""
+"""Rotation distances in odd and even groups of four rounds."""
 PARITY = 0x1BD11BDA
-"""What the third word of a key is made with."""
+"""Constant in the third word of a key."""
 
 Words = tuple[UInt32[Array, "*n"], UInt32[Array, "*n"]]
 
 
 def wrap(data: UInt32[Array, "*n 2"]) -> Key[Array, "*n"]:
-    """The keys of which `data` is `jax.random.key_data`: whatever is drawn from them is the same."""
+    """Keys from their `jax.random.key_data`; draws equal those of `jax.random`."""
     settings: Any = jax.config
     return jax.random.wrap_key_data(data, impl=_written_out() if settings.jax_threefry_partitionable else None)
 
 
 def hashed(key: UInt32[Array, "2"], count: Words) -> Words:
-    """Threefry-2x32: two random words of a key and each count."""
+    """Threefry-2x32: two random words for a key and each count."""
     keys = key[0], key[1], key[0] ^ key[1] ^ jnp.uint32(PARITY)
     left, right = count[0] + keys[0], count[1] + keys[1]
     for group in range(1, 6):
@@ -75,12 +75,12 @@ def _random_bits(key: UInt32[Array, "2"], width: int, shape: tuple[int, ...]) ->
         return (left ^ right).astype(f"uint{width}")
 
     bits = draw(key)
-    # A call that stays one: inlined, XLA would draw again in every kernel that uses a number, for each of its entries.
+    # Not inlined: XLA would repeat the draw in every kernel that uses a number, for each of its entries.
     once: Any = set_xla_metadata(bits, inlineable="false") if jax.default_backend() == "cpu" else bits
     return once
 
 
 def _counts(shape: tuple[int, ...]) -> Words:
-    """The numbers from 0 on, as pairs of words."""
+    """The counts 0, 1, 2, … as pairs of words."""
     low = jnp.arange(math.prod(shape), dtype=jnp.uint32).reshape(shape)
     return jnp.zeros_like(low), low

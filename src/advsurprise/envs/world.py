@@ -1,4 +1,4 @@
-"""What a world says of itself before it is built. Imports no jax, so that names can be looked up at once."""
+"""Registry entries of worlds. Imports no jax, so that looking up a name is fast."""
 
 import contextlib
 import functools
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 PLACEMENT = {"workers": int, "groups": int}
-"""Fields of every host world with settings that say how its bodies are run, and are no part of the world: worker
-processes (0: none, all in this one) and groups that step in turn."""
+"""Fields of every host world with settings that say how its bodies run, not what the world is: worker processes (0: all
+bodies in this process) and groups that step in turn."""
 
 
 @dataclass(frozen=True)
 class World:
-    """A world by its name: what every layer above needs to know of it, and how it is built."""
+    """Registry entry of a world: what other layers need to know about it, and how to build it."""
 
     id: str
     """Its name."""
@@ -31,31 +31,31 @@ class World:
     kind: Literal["pure", "host"]
     """`pure`: compiled, built with `make`; `host`: steps outside of jax, built with `open`."""
     build: Callable[..., Any]
-    """Of a pure world `build(**fields)`, of a host world `build(bodies, seeds=…, **fields)`."""
+    """`build(**fields)` for a pure world, `build(bodies, seeds=…, **fields)` for a host world."""
     fields: Mapping[str, Any] | None
     """Type of every field that can be set; None if any keyword is accepted."""
     view_fields: tuple[str, ...] = ()
     """Fields that decide what a body sees: a policy keeps them when it is moved to another world."""
     calibration: bool = False
-    """Whether it tests the learner and is left out of lists."""
+    """Whether it exists to test the learner; such worlds are not listed."""
     settings: type | None = None
-    """Of a host world: the dataclass of its fields, with their defaults and what they mean."""
+    """For a host world: the dataclass of its fields, with defaults and docstrings."""
     spec: "Callable[..., EnvSpec] | None" = None
-    """Of a host world: `spec(**fields)`, what a learner must know of it, read without opening it."""
+    """For a host world: `spec(**fields)` returns its `EnvSpec` without opening it."""
     foreign: bool = False
-    """Whether it comes from another library or a user's file: what it is like is known only once it is made."""
+    """Whether it comes from another library or a user's file, so that its spec is known only once it is made."""
     published: Mapping[str, float] = field(default_factory=dict)
-    """Published scores of the game, by whose they are."""
+    """Published scores of the game by who played, such as `random` and `human`."""
 
     def make(self, **fields: Any) -> "AbstractEnv":
-        """The pure world, with some of its fields changed."""
+        """Builds the pure world, with some of its fields changed."""
         if self.kind != "pure":
-            raise UserError(f"{self.id} runs on the host: open it for some bodies instead of making it")
+            raise UserError(f"{self.id} runs on the host: call open(bodies) instead of make()")
         self.check(fields)
         return self.build(**fields)
 
     def open(self, bodies: int, *, seeds: int = 1, **fields: Any) -> "Host":
-        """The world behind the host contract, for some bodies of each of some seeds."""
+        """Opens the world behind the host contract, with `bodies` bodies for each of `seeds` seeds."""
         self.check(fields)
         if self.kind == "host":
             return self.build(bodies, seeds=seeds, **fields)
@@ -64,7 +64,7 @@ class World:
         return as_host(self.build(**fields), bodies, seeds=seeds)
 
     def read_spec(self, **fields: Any) -> "EnvSpec":
-        """What a learner must know of the world. One that says it only when it is open is opened for a body."""
+        """What a learner needs to know about the world; opens it with one body if there is no other way to find out."""
         self.check(fields)
         if self.kind == "pure":
             return self.build(**fields).spec
@@ -74,22 +74,22 @@ class World:
             return host.spec
 
     def check(self, fields: Mapping[str, Any]) -> None:
-        """Refuses a field that it does not have, or a value of another type."""
+        """Refuses unknown fields and values of the wrong type."""
         if self.all_fields is not None:
             check_fields(self.id, self.all_fields, fields)
 
     def parse(self, settings: Iterable[str]) -> dict[str, Any]:
-        """Fields from settings such as ``rooms=6`` or ``kinds=dark,noisy``, each read as its field's type asks."""
+        """Parses settings such as ``rooms=6`` or ``kinds=dark,noisy`` according to the types of the fields."""
         return read_fields(settings, self.all_fields)
 
     @property
     def all_fields(self) -> Mapping[str, Any] | None:
-        """Type of every field that can be set, those of its placement included; None if any keyword is accepted."""
+        """Type of every field that can be set, `PLACEMENT` included; None if any keyword is accepted."""
         return self.fields if self.fields is None or self.settings is None else {**self.fields, **PLACEMENT}
 
 
 def check_fields(id: str, hints: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
-    """Every field exists and holds a value of its type: words one of the known words, numbers numbers."""
+    """Refuses a field that does not exist or a value of the wrong type."""
     for name, value in fields.items():
         if name not in hints:
             raise UserError(f"{id} has no field {nearest(name, hints)}")
@@ -104,7 +104,7 @@ def pure_worlds(
     view_fields: tuple[str, ...] = (),
     calibration: bool = False,
 ) -> dict[str, World]:
-    """Worlds of one class, each by its name, its description and its own fields; `fixed` cannot be set."""
+    """Worlds of one class, from a table of descriptions and fields by name; `fixed` fields cannot be set."""
     hints = {name: hint for name, hint in get_type_hints(env_type).items() if name not in fixed}
 
     def build(id: str, own: dict[str, Any], **fields: Any) -> "AbstractEnv":

@@ -1,7 +1,7 @@
 """Several methods in one world, trained one after the other into one folder.
 
-comparison.json   what was asked for: what all methods share, and each method's own fields
-METHOD/           the run of each method, an ordinary run folder
+comparison.json   the configuration: fields shared by all methods, and each method's own fields
+METHOD/           the run folder of each method
 """
 
 import dataclasses
@@ -23,23 +23,23 @@ from advsurprise.trust import allow
 
 FILE = "comparison.json"
 OWN = ("method", "method_fields")
-"""Fields of a run that differ from method to method; all others are the same by construction."""
+"""Fields of a run that differ between methods; all others are the same by construction."""
 
 TrainOne = Callable[[RunConfig, pathlib.Path], run.RunResult]
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What is compared."""
+    """The configuration of a comparison."""
 
     base: RunConfig
-    """What all methods share; its method and method fields are ignored."""
+    """Settings shared by all methods; its method and method fields are ignored."""
     fields: dict[str, dict[str, Any]]
-    """For each method, in the order of training, its fields that differ from their defaults."""
+    """Non-default fields of each method, in training order."""
 
     @property
     def configs(self) -> dict[str, RunConfig]:
-        """One run for each method."""
+        """The run configuration of each method."""
         return {
             name: dataclasses.replace(self.base, method=name, method_fields=fields)
             for name, fields in self.fields.items()
@@ -51,11 +51,11 @@ class Comparison:
         return {"config": shared, "methods": self.fields}
 
 
-# ---------------------------------------------------------------------------------------------- what is asked
+# ------------------------------------------------------------------------------------------ the configuration
 
 
 def read_names(text: str) -> list[str]:
-    """Method names with commas between them."""
+    """Parses comma-separated method names."""
     names = [part.strip() for part in text.split(",")]
     allow(*names)
     for name in names:
@@ -66,9 +66,9 @@ def read_names(text: str) -> list[str]:
 
 
 def share_out(names: Sequence[str], words: Sequence[str]) -> dict[str, list[str]]:
-    """The words of --set that concern each method.
+    """Returns the --set arguments of each method.
 
-    method.FIELD=VALUE goes to the methods that have the field, METHOD.FIELD=VALUE to that one, all others to all.
+    method.FIELD=VALUE goes to the methods that have the field, METHOD.FIELD=VALUE to that method, all others to all.
     """
     shared: dict[str, list[str]] = {name: [] for name in names}
     for word in words:
@@ -85,7 +85,7 @@ def share_out(names: Sequence[str], words: Sequence[str]) -> dict[str, list[str]
 
 
 def known(name: str) -> set[str]:
-    """Fields of a method that can be set."""
+    """Names of the fields that can be set for a method."""
     return {field.name for field in dataclasses.fields(methods.method_class(name))} - {"spec"}
 
 
@@ -94,8 +94,8 @@ def _all_fields(names: Sequence[str]) -> set[str]:
 
 
 def of(configs: dict[str, RunConfig]) -> Comparison:
-    """A comparison of runs that differ in their methods only. A configuration file gives its fields to all methods:
-    those that do not have a field do without it, but one must have it."""
+    """Builds a comparison from runs that differ only in their method. Method fields from a configuration file are
+    ignored for methods that do not have them, but at least one method must."""
     names = list(configs)
     for field in {field for cfg in configs.values() for field in cfg.method_fields}:
         if not any(field in known(name) for name in names):
@@ -116,66 +116,66 @@ def is_comparison(folder: pathlib.Path) -> bool:
 
 
 def read(folder: pathlib.Path) -> Comparison:
-    """The comparison in a folder."""
+    """Reads the comparison in a folder."""
     path = folder / FILE
     try:
         values = json.loads(path.read_text())
         shared, fields = dict(values["config"]), {name: dict(own) for name, own in values["methods"].items()}
         first = next(iter(fields))
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError, StopIteration):
-        raise UserError(f"{path} is damaged: it does not hold what is compared") from None
+        raise UserError(f"{path} is damaged: it is not a valid comparison") from None
     base = from_dict({**shared, "method": first}, source=str(path))
-    # As run folders do: JSON has no tuples.
+    # Restores tuples, which JSON does not have.
     each = {name: from_dict({"method_fields": own}, source=str(path)).method_fields for name, own in fields.items()}
     return Comparison(base, each)
 
 
-def prepare(asked: Comparison, folder: pathlib.Path, *, fresh: bool) -> None:
-    """Makes the folder and the runs' folders, or checks that they hold this very comparison, perhaps shorter or of
-    fewer methods. A mistake in any method shows here, before the first is trained."""
-    there = is_comparison(folder)
-    refuse_other(folder, there=there, kind="comparison")
-    if there and not fresh:
-        _check_same(asked, read(folder), folder)
-    for cfg in asked.configs.values():
+def prepare(comparison: Comparison, folder: pathlib.Path, *, fresh: bool) -> None:
+    """Creates the folder and the run folders, or checks that they hold the same comparison, possibly with fewer steps
+    or methods. Errors in any method's settings are raised here, before training starts."""
+    exists = is_comparison(folder)
+    refuse_other(folder, there=exists, kind="comparison")
+    if exists and not fresh:
+        _check_same(comparison, read(folder), folder)
+    for cfg in comparison.configs.values():
         check_loop(cfg)
-    write_config(folder / FILE, asked.as_dict(), fresh=fresh)
-    for name, cfg in asked.configs.items():
+    write_config(folder / FILE, comparison.as_dict(), fresh=fresh)
+    for name, cfg in comparison.configs.items():
         prepare_folder(cfg, folder / name, fresh=fresh)
 
 
-def _check_same(asked: Comparison, existing: Comparison, folder: pathlib.Path) -> None:
-    """An existing comparison may be made longer and be given more methods, nothing else."""
+def _check_same(new: Comparison, existing: Comparison, folder: pathlib.Path) -> None:
+    """Only more steps and more methods may differ from an existing comparison."""
     change = "choose another folder, or --fresh to start over"
-    mine, theirs = asked.as_dict()["config"], existing.as_dict()["config"]
+    mine, theirs = new.as_dict()["config"], existing.as_dict()["config"]
     for name, value in theirs.items():
         if name not in MAY_CHANGE and mine[name] != value:
             raise UserError(
                 f"{folder} holds another comparison ({name} is {json.dumps(value)} there, "
                 f"{json.dumps(mine[name])} asked for); {change}"
             )
-    if asked.base.steps < existing.base.steps:
-        raise UserError(f"{folder} is set to {existing.base.steps} steps, more than {asked.base.steps}; {change}")
+    if new.base.steps < existing.base.steps:
+        raise UserError(f"{folder} is set to {existing.base.steps} steps, more than {new.base.steps}; {change}")
     for name, own in existing.fields.items():
-        if asked.fields.get(name) != own:
+        if new.fields.get(name) != own:
             there = f"{name} with {json.dumps(own)}" if own else f"{name} with its defaults"
             raise UserError(f"{folder} holds another comparison ({there} is part of it); {change}")
 
 
 def gathered(folder: pathlib.Path) -> dict[str, RunConfig] | None:
-    """The runs in the subfolders of a comparison or a sweep; None if a folder is neither."""
+    """Configurations of the runs in a comparison or a sweep; None if the folder is neither."""
     if is_comparison(folder):
         return read(folder).configs
     return sweep.read(folder).configs if sweep.is_sweep(folder) else None
 
 
 def go_on(folder: pathlib.Path) -> str:
-    """The command that goes on with a comparison, a sweep or a run."""
+    """The command that resumes a comparison, a sweep or a run."""
     return sweep.read(folder).command if sweep.is_sweep(folder) else f"advsurprise resume {folder}"
 
 
 def begun(folder: pathlib.Path, log: run.Log) -> list[pathlib.Path]:
-    """Folders of the runs of a comparison or a sweep that have metrics."""
+    """Run folders of a comparison or a sweep that already have metrics."""
     names = list(gathered(folder) or ())
     started = [name for name in names if metrics.read_rows(folder / name / METRICS)]
     if not started:
@@ -188,14 +188,16 @@ def begun(folder: pathlib.Path, log: run.Log) -> list[pathlib.Path]:
 # --------------------------------------------------------------------------------------------------- training
 
 
-def train(asked: Comparison, folder: pathlib.Path, train_one: TrainOne, *, log: run.Log) -> tuple[int, dict[str, str]]:
-    """Trains the methods that are not finished yet, one after the other, in a prepared folder.
+def train(
+    comparison: Comparison, folder: pathlib.Path, train_one: TrainOne, *, log: run.Log
+) -> tuple[int, dict[str, str]]:
+    """Trains the unfinished methods one after the other, in a prepared folder.
 
-    Returns the number of the signal that stopped it (0 if it finished), and for each method that failed the reason. A
-    method whose losses are no longer finite does not keep the others from being trained.
+    Returns the number of the signal that stopped training (0 if it finished), and the reason for each method that
+    failed. A method whose losses become non-finite does not stop the others.
     """
-    waiting, failed = _unfinished(asked, folder, log), {}
-    # A run catches signals itself; these are the ones between two runs.
+    waiting, failed = _unfinished(comparison, folder, log), {}
+    # A run handles its own signals; this catches those between two runs.
     with stop_signals() as stop:
         while waiting and not stop:
             name, cfg = waiting[0]
@@ -211,9 +213,9 @@ def train(asked: Comparison, folder: pathlib.Path, train_one: TrainOne, *, log: 
     return (stop[0] if waiting else 0), failed
 
 
-def _unfinished(asked: Comparison, folder: pathlib.Path, log: run.Log) -> list[tuple[str, RunConfig]]:
+def _unfinished(comparison: Comparison, folder: pathlib.Path, log: run.Log) -> list[tuple[str, RunConfig]]:
     waiting = []
-    for name, cfg in asked.configs.items():
+    for name, cfg in comparison.configs.items():
         if updates_done(folder / name) < cfg.updates:
             waiting.append((name, cfg))
         else:
@@ -232,8 +234,8 @@ def draw(
     smooth: int | None = None,
     log: run.Log,
 ) -> dict[str, Any]:
-    """Draws runs and the runs of comparisons and sweeps beside each other. Of what the * of a shell finds in a sweep,
-    files and runs without metrics are passed over."""
+    """Plots runs, and the runs of comparisons and sweeps, in one figure. With several paths, as from a shell glob over
+    a sweep, plain files and runs without metrics are skipped."""
     if len(folders) > 1:
         folders = [each for each in folders if not each.is_file() and not _is_late(each, log)]
     if not folders:
@@ -252,7 +254,7 @@ def _is_late(folder: pathlib.Path, log: run.Log) -> bool:
 
 
 def text(result: dict[str, Any]) -> str:
-    """The end of a comparison, for a person."""
+    """The final results of a comparison as text."""
     folder = result["comparison"]
     return "\n".join(
         [

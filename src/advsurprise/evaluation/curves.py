@@ -1,4 +1,4 @@
-"""Learning curves of runs: their rows, moving averages, interquartile means over seeds and bootstrap intervals.
+"""Learning curves of runs: metric rows, moving averages, interquartile means over seeds and bootstrap intervals.
 
 docs/plots.md has the definitions.
 """
@@ -20,65 +20,65 @@ from advsurprise.training import metrics
 from advsurprise.training.folder import read_run
 
 TRIM = 0.25
-"""Share of the seeds left out of an interquartile mean at each end."""
+"""Share of the seeds trimmed at each end for an interquartile mean."""
 RESAMPLES = 2000
-"""Bootstrap samples behind an interval."""
+"""Number of bootstrap samples for an interval."""
 
 Log = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """The rows of one run."""
+    """The metrics of one run."""
 
     folder: pathlib.Path
-    """The run's folder."""
+    """The run folder."""
     config: RunConfig
-    """What was asked for."""
+    """Its configuration."""
     seeds: tuple[int, ...]
     """Its seeds."""
     steps: tuple[int, ...]
-    """Environment steps of the updates of which every seed has a row."""
+    """Environment steps of the updates that every seed has a row for."""
     rows: tuple[tuple[dict[str, Any], ...], ...]
-    """For each seed its rows, one per step."""
+    """The rows of each seed, one per entry of `steps`."""
 
     @functools.cached_property
     def title(self) -> str:
-        """What the run is called where nothing else has that name: its method, or its name in a sweep."""
+        """Display name when it is unique: the method, or the run's name in a sweep."""
         place = self.folder.resolve()
         return place.name if sweep.is_sweep(place.parent) else self.config.method
 
     @functools.cached_property
     def columns(self) -> set[str]:
-        """Names that can be drawn."""
+        """Names of the columns that can be plotted."""
         return {name for seed in self.rows for row in seed for name in row} - {"step", "update", "seed"}
 
     @functools.cached_property
     def labels(self) -> Labels:
-        """What the columns are called."""
+        """Labels of the columns."""
         return labels.of_config(self.config)
 
     def column(self, name: str) -> Float[np.ndarray, "S T"]:
-        """The values of one column, nan where there is none."""
+        """The values of one column, nan where missing."""
         return np.asarray([[_number(row, name, self.folder) for row in seed] for seed in self.rows])
 
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """What is drawn of one run in one panel. Steps at which no seed has a value are left out."""
+    """The curve of one run in one panel. Steps at which no seed has a value are left out."""
 
     metric: str
     """The column."""
     label: str
-    """What the legend calls the run."""
+    """The run's name in the legend."""
     method: str
-    """Its method, which decides the colour."""
+    """Its method, which determines the colour."""
     seeds: tuple[int, ...]
     """Its seeds."""
     steps: Int[np.ndarray, " T"]
     """Environment steps per seed."""
     values: Float[np.ndarray, "S T"]
-    """Every seed's moving average, nan where it has no value."""
+    """Moving average of each seed, nan where it has no value."""
     iqm: Float[np.ndarray, " T"]
     """Interquartile mean over the seeds that have a value."""
     low: Float[np.ndarray, " T"]
@@ -88,7 +88,7 @@ class Curve:
 
     @property
     def n_seeds(self) -> Int[np.ndarray, " T"]:
-        """Seeds that have a value, step by step."""
+        """Number of seeds with a value at each step."""
         return np.isfinite(self.values).sum(axis=0)
 
     @property
@@ -102,8 +102,8 @@ class Curve:
 
 
 def iqm(values: Float[np.ndarray, "*rest S"]) -> Float[np.ndarray, "*rest"]:
-    """Interquartile mean: ⌊S/4⌋ seeds are left out at each end. Of fewer than four seeds it is the plain mean."""
-    from scipy import stats  # half a second that those who train need not wait
+    """Interquartile mean: ⌊S/4⌋ seeds are trimmed at each end. With fewer than four seeds it is the plain mean."""
+    from scipy import stats  # half a second to import, which training does not need
 
     return np.asarray(stats.trim_mean(values, TRIM, axis=-1))
 
@@ -116,10 +116,10 @@ def bootstrap(
     level: float = 0.95,
     seed: int = 0,
 ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-    """Percentile bootstrap interval of the interquartile mean, step by step.
+    """Percentile bootstrap interval of the interquartile mean at each step.
 
-    Seeds are drawn with replacement within each stratum (the world they were trained in; one if left out). The
-    same draws serve every step, so that the ends of the interval are curves of the same imagined experiments.
+    Seeds are drawn with replacement within each stratum (the world they were trained in; default: a single stratum).
+    All steps share the same draws, so that the ends of the interval are curves over the same resampled seeds.
     """
     picks = draws(np.zeros(values.shape[1], int) if strata is None else np.asarray(strata), resamples, seed)
     resampled = np.stack([iqm(row[picks]) for row in values])
@@ -128,7 +128,7 @@ def bootstrap(
 
 
 def draws(strata: Int[np.ndarray, " S"], resamples: int, seed: int) -> Int[np.ndarray, "R S"]:
-    """Which seeds each bootstrap sample is made of: every place is filled from its own stratum."""
+    """Seed indices of each bootstrap sample: every position is drawn from its own stratum."""
     generator = np.random.default_rng(seed)
     picks = np.empty((resamples, len(strata)), int)
     for stratum in np.unique(strata):
@@ -138,7 +138,7 @@ def draws(strata: Int[np.ndarray, " S"], resamples: int, seed: int) -> Int[np.nd
 
 
 def moving_average(values: Float[np.ndarray, "S T"], window: int) -> Float[np.ndarray, "S T"]:
-    """Mean of the last `window` values, of those that there are; nan where there is none."""
+    """Mean of the known values among the last `window`; nan where none is known."""
     padded = np.concatenate([np.full((len(values), window - 1), np.nan), values], axis=1)
     windows = np.lib.stride_tricks.sliding_window_view(padded, window, axis=1)
     known = np.isfinite(windows)
@@ -146,31 +146,31 @@ def moving_average(values: Float[np.ndarray, "S T"], window: int) -> Float[np.nd
     return np.where(count > 0, np.where(known, windows, 0.0).sum(axis=-1) / np.maximum(count, 1), np.nan)
 
 
-@np.errstate(over="ignore", invalid="ignore")  # of numbers near the largest there is
+@np.errstate(over="ignore", invalid="ignore")  # for values near the float maximum
 def curve(record: Record, metric: str, *, label: str, window: int, points: int | None = None) -> Curve | None:
-    """One run's curve, or None if no row of it has the metric; of at most so many points, the last among them."""
+    """One run's curve, or None if no row has the metric. At most `points` points are kept, the last always."""
     values = moving_average(record.column(metric), window)
-    there = np.isfinite(values).any(axis=0)
-    if not there.any():
+    known = np.isfinite(values).any(axis=0)
+    if not known.any():
         return None
-    shown = _thinned(np.flatnonzero(there), points)
+    shown = _thinned(np.flatnonzero(known), points)
     values, steps = values[:, shown], np.asarray(record.steps)[shown]
     centre, low, high = summarise(values)
     return Curve(metric, label, record.config.method, record.seeds, steps, values, centre, low, high)
 
 
-def _thinned(places: Int[np.ndarray, " n"], points: int | None) -> Int[np.ndarray, " m"]:
-    """At most so many of these places, evenly spaced back from the last."""
-    if points is None or len(places) <= points:
-        return places
-    return places[np.rint(np.linspace(len(places) - 1, 0, points)).astype(int)[::-1]]
+def _thinned(indices: Int[np.ndarray, " n"], points: int | None) -> Int[np.ndarray, " m"]:
+    """At most `points` of the indices, evenly spaced and including the last."""
+    if points is None or len(indices) <= points:
+        return indices
+    return indices[np.rint(np.linspace(len(indices) - 1, 0, points)).astype(int)[::-1]]
 
 
 def summarise(values: Float[np.ndarray, "S T"]) -> Float[np.ndarray, "3 T"]:
-    """Interquartile mean and interval of each step over the seeds that have a value there; one at least has."""
+    """Interquartile mean and interval at each step, over the seeds with a value there (at least one)."""
     summary = np.empty((3, values.shape[1]))
     known = np.isfinite(values)
-    # Steps at which the same seeds have values go together: almost always that is all of them.
+    # Steps at which the same seeds have values are grouped: usually that is one group.
     patterns, group = np.unique(known, axis=1, return_inverse=True)
     for index, seeds in enumerate(patterns.T):
         place = np.flatnonzero(group.reshape(-1) == index)
@@ -183,7 +183,7 @@ def summarise(values: Float[np.ndarray, "S T"]) -> Float[np.ndarray, "3 T"]:
 
 
 def read_record(folder: pathlib.Path) -> Record:
-    """The rows of the run in a folder; a last update cut short by a kill is left out."""
+    """Reads the metrics of a run; a last update cut short by a kill is left out."""
     config = read_run(folder)
     path = folder / "metrics.jsonl"
     by_seed: dict[int, dict[int, dict[str, Any]]] = {}
@@ -200,7 +200,7 @@ def read_record(folder: pathlib.Path) -> Record:
 
 
 def _number(row: dict[str, Any], name: str, folder: pathlib.Path) -> float:
-    # The end of an episode has no measure in an update in which no episode ended, whatever the row says.
+    # Measures at the end of an episode mean nothing in an update in which no episode ended.
     if name not in row or (name.startswith("end/") and row.get("episodes") == 0):
         return float("nan")
     try:
@@ -210,8 +210,8 @@ def _number(row: dict[str, Any], name: str, folder: pathlib.Path) -> float:
 
 
 def run_names(records: Sequence[Record]) -> list[str]:
-    """Names of methods, or of runs of a sweep; where they clash as much of the end of the folders' paths as
-    distinguishes them."""
+    """Display names: the method, or the run's name in a sweep; names that clash are replaced by the shortest unique
+    tail of the folder's path."""
     places = [record.folder.resolve() for record in records]
     if len(set(places)) < len(places):
         raise UserError("a run is given twice")
@@ -226,24 +226,24 @@ def run_names(records: Sequence[Record]) -> list[str]:
 
 
 def table_of(records: Sequence[Record]) -> Labels:
-    """What the columns of all runs are called."""
+    """Labels of the columns of all runs."""
     return labels.union([record.labels for record in records])
 
 
-def choose(records: Sequence[Record], asked: str | None) -> list[str]:
-    """Columns to draw, from short or whole names with commas between them."""
-    there = set().union(*(record.columns for record in records))
+def choose(records: Sequence[Record], names: str | None) -> list[str]:
+    """Columns to plot, from comma-separated short or full names."""
+    available = set().union(*(record.columns for record in records))
     table = table_of(records)
-    if asked is None:
-        drawn = [column for column in table.drawn if column in there and _has_numbers(records, column)]
+    if names is None:
+        drawn = [column for column in table.drawn if column in available and _has_numbers(records, column)]
         if not drawn:
             raise UserError(f"no run has {', '.join(table.drawn)}; name a column of metrics.jsonl with --metric")
         return drawn
     chosen = []
-    for word in (part.strip() for part in asked.split(",")):
+    for word in (part.strip() for part in names.split(",")):
         column = table.shorts.get(word, word)
-        if column not in there and word not in table.shorts:
-            raise UserError(f"unknown metric {nearest(word, {*table.shorts, *there} - {*table.shares})}")
+        if column not in available and word not in table.shorts:
+            raise UserError(f"unknown metric {nearest(word, {*table.shorts, *available} - {*table.shares})}")
         chosen.append(column)
     return list(dict.fromkeys(chosen))
 
@@ -255,7 +255,7 @@ def _has_numbers(records: Sequence[Record], column: str) -> bool:
 def panels_of(
     records: Sequence[Record], columns: Sequence[str], *, window: int, log: Log, points: int | None = None
 ) -> dict[str, list[Curve]]:
-    """The curves of every panel. Runs without the metric are left out of it, which is logged; one must have it."""
+    """The curves of every panel. Runs without the metric are logged and left out; at least one run must have it."""
     panels = {}
     for column in columns:
         made = {
@@ -266,6 +266,6 @@ def panels_of(
         if len(missing) == len(made):
             raise UserError(f"no run has {column} in its metrics")
         if missing:
-            log(f"left out of {column}, which their metrics do not have: {', '.join(missing)}")
+            log(f"no {column} in the metrics, not plotted: {', '.join(missing)}")
         panels[column] = [each for each in made.values() if each is not None]
     return panels

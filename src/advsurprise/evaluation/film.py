@@ -1,6 +1,6 @@
-"""Films of recorded episodes: one picture per step with the world, what the body sees, who acts and the surprise.
+"""Videos of recorded episodes: each frame shows the world, what the body sees, who acts and the surprise.
 
-Drawn from what a replay is made of. What stays the same in all pictures of an episode is drawn once.
+Drawn from the same recordings as a replay. What is the same in all frames of an episode is drawn once.
 """
 
 import math
@@ -24,45 +24,45 @@ from advsurprise.training import files
 
 FORMATS = (".mp4", ".gif", ".png")
 MAX_FILMED = 64
-"""Most episodes of a film."""
+"""Most episodes in one film."""
 FRAMES_PER_SECOND = (1, 60)
 
 ROWS, COLUMNS, MARGIN = 720, 960, 16
 HEADER = 52
-"""Rows above the pictures."""
+"""Height of the header."""
 STAGE = (478, 566, 346)
-"""Rows for pictures, columns for the left one and for the right one."""
+"""Height of the panels, width of the left one and of the right one."""
 MEASURES = 4
-"""Most of the world's measures that are written."""
+"""Most measures of the world that are shown."""
 CHART = (108, 866)
-"""Rows and columns of the curve."""
+"""Height and width of the curve."""
 READING = (24, STAGE[2])
-"""Rows and columns of the number above it."""
+"""Height and width of the number above it."""
 ENOUGH_STEPS = 8
-"""Fewest steps that its scale is made for."""
+"""Fewest steps that its scale is computed from."""
 CHART_TOP, CHART_LEFT = ROWS - 16 - CHART[0], COLUMNS - MARGIN - CHART[1]
 
 SHEET = (3, 4)
-"""Rows and columns of pictures of one episode in a contact sheet."""
+"""Rows and columns of the contact sheet of one episode."""
 CELL = (280, 280)
-"""Rows and columns of the largest of them."""
+"""Largest height and width of a picture in it."""
 CAPTION = 26
-"""Rows for what is written below a picture."""
+"""Height of the caption below a picture."""
 
 
 class Film(NamedTuple):
-    """What was written."""
+    """A film that was written."""
 
     path: pathlib.Path
-    """Where."""
+    """The file."""
     pictures: int
-    """How many pictures of the world it shows."""
+    """Number of pictures of the world."""
     seconds: float
-    """How long it plays; 0 for a contact sheet."""
+    """Duration; 0 for a contact sheet."""
 
 
 def check(path: pathlib.Path, *, episodes: int, fps: int) -> None:
-    """Refuses what cannot be filmed, before anything is played."""
+    """Checks the arguments before anything is played."""
     if path.suffix.lower() not in FORMATS:
         raise UserError(
             f"a film is a {', '.join(FORMATS[:-1])} or (contact sheet) {FORMATS[-1]} file, not {path.name!r}"
@@ -77,7 +77,7 @@ def check(path: pathlib.Path, *, episodes: int, fps: int) -> None:
 
 
 def write(path: pathlib.Path, run: Replayed, *, fps: int) -> Film:
-    """Writes all recorded episodes one after the other: a film, or a contact sheet if the path ends in .png."""
+    """Writes all recorded episodes as one film, or as a contact sheet if the path ends in .png."""
     kind = path.suffix.lower()
     pictures = sum(len(episode.obs) for episodes in run.seeds.values() for episode in episodes)
     if kind == ".png":
@@ -91,7 +91,7 @@ def write(path: pathlib.Path, run: Replayed, *, fps: int) -> Film:
 
 
 def heading(run: Replayed, seed: int, number: int) -> str:
-    """Which episode this is."""
+    """Title of an episode."""
     about = run.about
     return f"{about['method']} in {about['env']}, {about['steps']:,} steps · seed {seed} · episode {number + 1}"
 
@@ -100,7 +100,7 @@ def heading(run: Replayed, seed: int, number: int) -> str:
 
 
 def curve(run: Replayed, episode: Episode) -> Chart:
-    """Surprise where the method has a model of what it sees; else its own first curve; else the rewards."""
+    """Surprise if the method has a density model; else its first trace; else the rewards."""
     if LOG_PROBABILITY in episode.trace:
         title, values = "surprise of what was seen (nats)", -episode.trace[LOG_PROBABILITY].value
     elif episode.trace:
@@ -116,20 +116,20 @@ def curve(run: Replayed, episode: Episode) -> Chart:
 
 
 def scaled_steps(counts: Bool[np.ndarray, " T"]) -> Bool[np.ndarray, " T"]:
-    """Steps that the scale of the curve is made for: those after the first scored one, if there are enough of them. Up
-    to that a model has seen nothing, and how much surprises it then would hide all that comes later."""
+    """Steps that set the scale of the curve: those after the first scored one, if there are enough. Before that the
+    model has seen nothing, and its surprise would dwarf everything later."""
     after = np.cumsum(counts) - counts > 0
     return after if after.sum() >= ENOUGH_STEPS else np.ones_like(after)
 
 
 def _rewards(run: Replayed, episode: Episode) -> np.ndarray:
-    """The first stream of the acting role's reward."""
+    """First reward stream of the acting role."""
     each = np.stack([episode.reward[role][:, 0] for role in run.method.roles])
     return np.take_along_axis(each, episode.role[None].astype(int), axis=0)[0]
 
 
 def _axis(image: Image.Image, chart: Chart, left: int, top: int, rows: int) -> None:
-    """Writes the ends of the scale beside a curve."""
+    """Labels the ends of the scale next to a curve."""
     low, high = lettering.span(chart)
     for value, y in ((high, top + 9), (low, top + rows - 9)):
         lettering.write(image, (left - 7, y), lettering.number(value), size=12, colour=MUTED, anchor="rm")
@@ -139,20 +139,20 @@ def _axis(image: Image.Image, chart: Chart, left: int, top: int, rows: int) -> N
 
 
 def frames(run: Replayed) -> Iterator[UInt8[np.ndarray, "rows columns 3"]]:
-    """Every picture of all episodes."""
+    """Yields the frames of all episodes."""
     for seed, episodes in run.seeds.items():
         for number, episode in enumerate(episodes):
             yield from episode_frames(run, episode, heading(run, seed, number))
 
 
 def episode_frames(run: Replayed, episode: Episode, title: str) -> Iterator[UInt8[np.ndarray, "rows columns 3"]]:
-    """One picture per step, and one of the last state where it was recorded."""
+    """Yields one frame per step, and one of the last state if it was recorded."""
     chart, shown = curve(run, episode), panels(run, episode)
     first = [panel.draw(0, _colour(run, episode, 0), place.room) for panel, place in zip(shown, PLACES, strict=False)]
     places = [place.of(picture) for picture, place in zip(first, PLACES, strict=False)]
-    still = lettering.pixels(_still(chart, shown, places))
+    background = lettering.pixels(_background(chart, shown, places))
     for state in range(len(episode.obs)):
-        frame, colour = still.copy(), _colour(run, episode, state)
+        frame, colour = background.copy(), _colour(run, episode, state)
         frame[:HEADER] = lettering.pixels(_header(run, episode, title, state))
         for panel, place in zip(shown, places, strict=True):
             picture = panel.draw(state, colour, place.room)
@@ -164,19 +164,19 @@ def episode_frames(run: Replayed, episode: Episode, title: str) -> Iterator[UInt
 
 
 class Place(NamedTuple):
-    """Where a picture is."""
+    """Position of a panel in the frame."""
 
     top: int
     """Its first row."""
     left: int
     """Its first column."""
     room: tuple[int, int]
-    """Rows and columns that it must fit in."""
+    """Height and width available to it."""
     middle: bool
-    """Whether it is in the middle of them, on dark ground, or else at the top."""
+    """Whether it is centred in them, on a dark background; else it is at the top."""
 
     def of(self, picture: UInt8[np.ndarray, "rows columns 3"]) -> "Place":
-        """The place that the picture itself takes."""
+        """The area that the picture itself covers."""
         size = (picture.shape[0], picture.shape[1])
         spare = [(room - taken) // 2 for room, taken in zip(self.room, size, strict=True)]
         return Place(self.top + spare[0] * self.middle, self.left + spare[1] * self.middle, size, self.middle)
@@ -188,8 +188,8 @@ PLACES = (
 )
 
 
-def _still(chart: Chart, shown: list[Panel], places: list[Place]) -> Image.Image:
-    """What all pictures of an episode have in common."""
+def _background(chart: Chart, shown: list[Panel], places: list[Place]) -> Image.Image:
+    """What all frames of an episode have in common."""
     image = lettering.blank(ROWS, COLUMNS)
     left = PLACES[0].left
     image.paste(DARK, (left, HEADER, left + STAGE[1], HEADER + STAGE[0]))
@@ -208,13 +208,13 @@ def _below(places: list[Place]) -> int:
 
 
 def _put(frame: np.ndarray, image: Image.Image, top: int, left: int) -> None:
-    """Puts as much of an image into a frame as there is room for above the curve."""
+    """Pastes an image into a frame, cropped where the curve starts."""
     rows = max(0, min(image.height, CHART_TOP - top))
     frame[top : top + rows, left : left + image.width] = lettering.pixels(image)[:rows]
 
 
 def _measures(run: Replayed, episode: Episode, state: int) -> Image.Image:
-    """The world's measures of a state."""
+    """The world's measures in a state."""
     shown = [measure for measure in run.method.spec.measures if measure.shown and not measure.of_game][:MEASURES]
     image = lettering.blank(22 * max(1, len(shown)), STAGE[2])
     for line, measure in enumerate(shown):
@@ -233,7 +233,7 @@ def _reading(chart: Chart, state: int, colour: str) -> Image.Image:
 
 
 def _header(run: Replayed, episode: Episode, title: str, state: int) -> Image.Image:
-    """Who acts, the step, and what is done."""
+    """The acting role, the step and the action."""
     image, steps = lettering.blank(HEADER, COLUMNS), len(episode.role)
     x = MARGIN + lettering.badge(
         image, (MARGIN, HEADER // 2), _acting(run, episode, state), _colour(run, episode, state)
@@ -253,7 +253,7 @@ def _acting(run: Replayed, episode: Episode, state: int) -> str:
 
 
 def _colour(run: Replayed, episode: Episode, state: int) -> str:
-    """The colour of the role that acts; after the end, of the one that acted last."""
+    """Colour of the acting role; after the end, of the one that acted last."""
     return role_colour(run.method, int(episode.role[min(state, len(episode.role) - 1)]))
 
 
@@ -263,7 +263,7 @@ def _action(run: Replayed, action: int) -> str:
 
 
 def _cursor(frame: np.ndarray, state: int, steps: int) -> None:
-    """A line through the curve at the step; at its right end after the last."""
+    """Draws a vertical line at the step; after the last step, at the right end."""
     at = CHART_LEFT + min(round(lettering.column_of(state, steps, CHART[1])), CHART[1] - 1)
     frame[CHART_TOP : CHART_TOP + CHART[0], at - 1 : at + 1] = 0
 
@@ -283,12 +283,12 @@ def sheet(run: Replayed) -> UInt8[np.ndarray, "rows columns 3"]:
 
 
 def _widened(block: UInt8[np.ndarray, "rows columns 3"], width: int) -> UInt8[np.ndarray, "rows width 3"]:
-    """With blank page to the right: episodes whose worlds have other shapes take more or less room."""
+    """Pads with white on the right: worlds of different shapes give blocks of different widths."""
     return np.pad(block, ((0, 0), (0, width - block.shape[1]), (0, 0)), constant_values=255)
 
 
 def chosen_states(episode: Episode) -> list[int]:
-    """The first state, the last and others at equal intervals, as many as a contact sheet has room for."""
+    """Evenly spaced states, the first and the last included, as many as fit on a contact sheet."""
     return np.unique(np.linspace(0, len(episode.obs) - 1, math.prod(SHEET)).round()).astype(int).tolist()
 
 
@@ -298,7 +298,7 @@ def _block(run: Replayed, episode: Episode, title: str) -> UInt8[np.ndarray, "ro
     rows, columns = (max(picture.shape[axis] for picture in drawn) for axis in (0, 1))
     lines, (_, across) = -(-len(drawn) // SHEET[1]), SHEET
     width = max(across * (columns + MARGIN) + MARGIN, 640)
-    # Pictures in the middle, where the title needs more room than they do.
+    # Centred, since the title may be wider than the pictures.
     first = (width - across * (columns + MARGIN) + MARGIN) // 2
     below = HEADER + lines * (rows + CAPTION + 10)
     image = lettering.blank(below + 30 + CHART[0] + MARGIN, width)
@@ -313,7 +313,7 @@ def _block(run: Replayed, episode: Episode, title: str) -> UInt8[np.ndarray, "ro
 
 
 def _caption(image: Image.Image, run: Replayed, episode: Episode, state: int, place: tuple[int, int]) -> None:
-    """Who acts in a picture, and when."""
+    """Writes the acting role and the step below a picture."""
     step = min(state + 1, len(episode.role))
     who = lettering.write(
         image, place, _acting(run, episode, state), size=13, bold=True, colour=_colour(run, episode, state)

@@ -1,5 +1,5 @@
-"""What a person calls the columns of metrics: derived from the measures that a world and a method declare, so that a
-new measure needs no entry in any table."""
+"""Human-readable labels of metrics columns, derived from the measures that a world and a method declare, so that a new
+measure needs no entry in any table."""
 
 import dataclasses
 import itertools
@@ -15,10 +15,10 @@ from advsurprise.types import EnvSpec, Measure
 COMMON = Measure(
     "common_surprise", "surprise of all observations (nats per step, common model)", short="surprise", shown=True
 )
-"""Measured of every rollout, for every method alike (`learning.measures.common_surprise`)."""
+"""Measured in every rollout, in the same way for every method (`learning.measures.common_surprise`)."""
 PER_EPISODE = " per episode"
 DRAWN = 2
-"""Of the world's shown measures, as many are drawn where nothing else is asked for."""
+"""Number of the world's shown measures that are plotted by default."""
 ROLE_COLUMNS = {
     "reward": "reward per step",
     "entropy": "entropy of the policy (nats)",
@@ -32,22 +32,22 @@ ROLE_COLUMNS = {
 
 @dataclasses.dataclass(frozen=True)
 class Labels:
-    """The columns of one kind of run."""
+    """Labels of the columns of a run."""
 
     world: tuple[Measure, ...] = ()
-    """What the world measures: `end/NAME`, `mean/NAME`, `share/NAME/…` and `handover/ROLE/…/NAME`; of whole games,
-    `NAME`."""
+    """The world's measures: `end/NAME`, `mean/NAME`, `share/NAME/…` and `handover/ROLE/…/NAME`; `NAME` for measures of
+    whole games."""
     method: tuple[Measure, ...] = ()
-    """What the method measures: `NAME`."""
+    """The method's measures: `NAME`."""
 
     @property
     def games(self) -> list[Measure]:
-        """What the world measures of whole games."""
+        """The world's measures of whole games."""
         return [measure for measure in self.world if measure.of_game]
 
     @property
     def episodes(self) -> list[Measure]:
-        """What the world measures at every step of an episode."""
+        """The world's measures at every step of an episode."""
         return [measure for measure in self.world if not measure.of_game]
 
     @property
@@ -61,21 +61,21 @@ class Labels:
 
     @property
     def shown(self) -> list[str]:
-        """Columns that a person is shown without asking, in order."""
+        """Columns shown by default, in order."""
         own = [measure.name for measure in (*self.games, *self.method, COMMON) if measure.shown]
         shown = [measure.name for measure in self.episodes if measure.shown]
         return own + [f"{when}/{name}" for name in shown for when in ("end", "mean")]
 
     @property
     def drawn(self) -> list[str]:
-        """Columns that are drawn without asking: the first of the world's shown measures, and common surprise."""
+        """Columns plotted by default: the first of the world's shown measures, and common surprise."""
         shown = [measure.name for measure in self.games if measure.shown]
         shown += [f"end/{measure.name}" for measure in self.episodes if measure.shown]
         return [*shown[:DRAWN], COMMON.name]
 
     @property
     def shares(self) -> dict[str, str]:
-        """Columns that hold shares of bins, and what a person calls them."""
+        """Columns that hold shares of bins, with their labels."""
         return {
             column: f"{measure.label} from {lower:g} to {upper:g}, share of steps"
             for measure in self.episodes
@@ -83,7 +83,7 @@ class Labels:
         }
 
     def handovers(self, roles: Sequence[str]) -> dict[str, list[str]]:
-        """Columns at the end of turns, by what a person calls the moment: each role's first turn, then all."""
+        """Columns at hand-overs, by the label of the moment: each role's first turn, then all its turns."""
         measures = [measure.name for measure in self.world if measure.at_handover]
         return {
             turns_end(role, which): [f"handover/{role}/{which}/{name}" for name in measures]
@@ -92,8 +92,8 @@ class Labels:
         }
 
     def is_shared(self, column: str) -> bool:
-        """Whether a column measures all methods alike: what the world measures, and common surprise. What a method
-        measures of itself, under its own model, cannot be compared with another's."""
+        """Whether a column can be compared between methods: the world's measures and common surprise can, what a method
+        measures under its own model cannot."""
         head, _, name = column.partition("/")
         if column in {COMMON.name, *(measure.name for measure in self.games), *self.shares}:
             return True
@@ -101,7 +101,7 @@ class Labels:
         return (head in ("end", "mean") and name in world) or (head == "handover" and column.split("/")[-1] in world)
 
     def label(self, column: str) -> str:
-        """What tables and figures call a column; its own name where no world or method has declared it."""
+        """Label of a column in tables and figures; its name if no world or method declares it."""
         own = {measure.name: measure.label for measure in (*self.games, *self.method, COMMON)} | self.shares
         world = {measure.name: measure.label for measure in self.world}
         head, _, name = column.partition("/")
@@ -118,33 +118,33 @@ class Labels:
 
 
 def turns_end(role: str, which: str) -> str:
-    """The moment of a hand-over."""
+    """Label of the moment of a hand-over."""
     return f"when {role}'s first turn ends" if which == "first" else f"when {role}'s turns end"
 
 
 def at_end(label: str) -> str:
-    """A measure on the last step of an episode."""
+    """Label of a measure on the last step of an episode."""
     return label if label.endswith(PER_EPISODE) else f"{label} at the end of the episode"
 
 
 def time_mean(label: str) -> str:
-    """A measure averaged over all steps."""
+    """Label of a measure averaged over all steps."""
     return f"{so_far(label)}, time mean"
 
 
 def so_far(label: str) -> str:
-    """A measure in the middle of an episode."""
+    """Label of a measure in the middle of an episode."""
     return label.removesuffix(PER_EPISODE) + " so far" if label.endswith(PER_EPISODE) else label
 
 
 def of_method(method: AbstractMethod) -> Labels:
-    """The columns of a method in its world."""
+    """Labels for a method in its world."""
     return Labels(method.spec.measures, method.measures)
 
 
 def of_config(cfg: RunConfig) -> Labels:
-    """The columns of a run, without opening host environments. A world or a method that is not there any
-    more leaves its columns without labels."""
+    """Labels for a run, without opening host environments. Columns of a world or a method that no longer exists have no
+    labels."""
     spec = _spec(cfg)
     try:
         return of_method(methods.make(cfg.method, spec, **cfg.method_fields))
@@ -153,7 +153,7 @@ def of_config(cfg: RunConfig) -> Labels:
 
 
 def _spec(cfg: RunConfig) -> EnvSpec:
-    """The world's spec; of one that would have to be opened only the measures, which all worlds of others have."""
+    """The world's spec; for a world that would have to be opened, a stub with the measures all foreign worlds have."""
     unopened = EnvSpec(cfg.env, (1,), "float32", "vector", 0, 1, 0, (), truncates=True)
     try:
         world = envs.find(cfg.env)
@@ -165,14 +165,14 @@ def _spec(cfg: RunConfig) -> EnvSpec:
 
 
 def union(each: Sequence[Labels]) -> Labels:
-    """The columns of several runs."""
+    """Labels for several runs."""
     world = {measure.name: measure for labels in each for measure in labels.world}
     method = {measure.name: measure for labels in each for measure in labels.method}
     return Labels(tuple(world.values()), tuple(method.values()))
 
 
 def live(labels: Labels) -> Mapping[str, str]:
-    """What the line of a run in progress shows: short names, since there is little room."""
+    """Columns in the progress line of a run, with their short names."""
     names = {column: short for short, column in labels.shorts.items()}
     columns = [*(measure.name for measure in labels.method if measure.shown), *labels.drawn]
     return {column: names.get(column, column) for column in columns}

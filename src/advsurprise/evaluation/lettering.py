@@ -1,4 +1,4 @@
-"""Text and curves on pictures, drawn with Pillow: matplotlib would take as long for one picture as this for a film."""
+"""Text and curves on frames, drawn with Pillow: matplotlib takes as long for one frame as Pillow for a film."""
 
 import functools
 import math
@@ -11,12 +11,12 @@ from PIL import Image, ImageDraw, ImageFont
 
 PAGE, CARD, INK, MUTED, SHADE = "#ffffff", "#eef1f5", "#1a1e24", "#59626e", "#d5dae1"
 SMOOTH = 3
-"""Curves are drawn so many times as large, and then averaged down."""
+"""Supersampling factor of curves."""
 
 
 @functools.lru_cache(maxsize=32)
 def font(size: int, *, bold: bool = False) -> ImageFont.FreeTypeFont:
-    """The font that matplotlib brings along, so that every machine writes alike."""
+    """The font that ships with matplotlib, so that text looks the same on every machine."""
     import matplotlib
 
     name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
@@ -44,8 +44,8 @@ def write(
     anchor: str = "lm",
     room: float | int = math.inf,
 ) -> float:
-    """Writes a line at a place (x, y), cut to fit the room, and returns how wide it is. The letters of the anchor say
-    what of the text is at the place: its left, middle or right; its top, middle or baseline."""
+    """Writes a line of text at (x, y), cut to fit `room` pixels, and returns its width. `anchor` is a Pillow text
+    anchor: left, middle or right, then top, middle or baseline."""
     letters = font(size, bold=bold)
     text = cut(text, letters, room)
     ImageDraw.Draw(image).text(place, text, fill=colour, font=letters, anchor=anchor)
@@ -53,7 +53,7 @@ def write(
 
 
 def cut(text: str, letters: ImageFont.FreeTypeFont, room: float | int) -> str:
-    """As much of the text as fits, with … where something is missing."""
+    """The text, cut to fit and ended with … if it is too long."""
     text = " ".join(text.split())
     if letters.getlength(text) <= room:
         return text
@@ -63,10 +63,10 @@ def cut(text: str, letters: ImageFont.FreeTypeFont, room: float | int) -> str:
 
 
 def badge(image: Image.Image, place: tuple[int, int], text: str, colour: str, *, size: int = 17) -> float:
-    """Writes white on a coloured pill whose left end is at the place, and returns how wide it is."""
+    """Writes white text on a coloured pill with its left end at `place`, and returns its width."""
     width, (x, y) = font(size, bold=True).getlength(text) + 1.4 * size, place
     high = 0.85 * size
-    # Pillow does not smooth what it fills.
+    # Pillow does not antialias filled shapes.
     large = Image.new("L", (SMOOTH * round(width), SMOOTH * round(2 * high)))
     ImageDraw.Draw(large).rounded_rectangle((0, 0, large.width - 1, large.height - 1), SMOOTH * high, fill=255)
     pill = large.resize((round(width), round(2 * high)), Image.Resampling.BOX)
@@ -76,7 +76,7 @@ def badge(image: Image.Image, place: tuple[int, int], text: str, colour: str, *,
 
 
 def number(value: float | np.floating) -> str:
-    """A number in few letters; a dash where there is none."""
+    """Formats a number compactly; a dash if it is not finite."""
     if not np.isfinite(value):
         return "–"
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
@@ -91,19 +91,19 @@ class Chart(NamedTuple):
     title: str
     """What it shows."""
     values: Float[np.ndarray, " T"]
-    """nan where there is nothing to show."""
+    """Its values, nan where there is nothing to show."""
     group: np.ndarray
-    """Number of the stretch that each step belongs to, [T]: lines do not run from one into another."""
+    """Segment that each step belongs to, [T]: lines do not connect segments."""
     colours: list[str]
     """Colour of each step."""
     shaded: Bool[np.ndarray, " T"]
-    """Steps on a darker ground."""
+    """Steps with a darker background."""
     scaled: Bool[np.ndarray, " T"]
-    """Steps that the scale is made for; what is beyond it on others is drawn at its end."""
+    """Steps that set the scale; values beyond it are clipped."""
 
 
 def draw_chart(chart: Chart, rows: int, columns: int) -> Image.Image:
-    """The curve alone, without letters; `column_of` says where a step is."""
+    """Draws the curve without text; `column_of` gives the position of a step."""
     image = blank(SMOOTH * rows, SMOOTH * columns, CARD)
     pen, steps = ImageDraw.Draw(image), len(chart.values)
     for step in np.flatnonzero(chart.shaded):
@@ -113,18 +113,18 @@ def draw_chart(chart: Chart, rows: int, columns: int) -> Image.Image:
     x = [SMOOTH * column_of(step, steps, columns) for step in range(steps)]
     for step in np.flatnonzero(np.isfinite(y)):
         follows = step > 0 and np.isfinite(y[step - 1]) and chart.group[step] == chart.group[step - 1]
-        begin = (x[step - 1], y[step - 1]) if follows else (x[step] - 3 * SMOOTH, y[step])
-        pen.line((*begin, x[step], y[step]), fill=chart.colours[step], width=2 * SMOOTH, joint="curve")
+        start = (x[step - 1], y[step - 1]) if follows else (x[step] - 3 * SMOOTH, y[step])
+        pen.line((*start, x[step], y[step]), fill=chart.colours[step], width=2 * SMOOTH, joint="curve")
     return image.resize((columns, rows), Image.Resampling.BOX)
 
 
 def span(chart: Chart) -> tuple[float, float]:
-    """The ends of the scale, a little apart where they are the same."""
+    """The ends of the scale, widened if they are equal."""
     known = chart.values[chart.scaled & np.isfinite(chart.values)]
     low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
     return (low, high) if low < high else (low - 0.5, high + 0.5)
 
 
 def column_of(step: int, steps: int, columns: int) -> float:
-    """The middle of a step."""
+    """Horizontal position of the middle of a step."""
     return columns * (step + 0.5) / steps

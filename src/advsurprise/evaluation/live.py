@@ -1,4 +1,4 @@
-"""A run that is still being trained, for a page that is open beside it. Nothing is written into the run's folder."""
+"""A run that is still being trained, as a web page. Nothing is written into the run's folder."""
 
 import json
 import math
@@ -16,27 +16,27 @@ from advsurprise.training import checkpoint
 from advsurprise.training.folder import CHECKPOINTS, METRICS, read_run
 
 TAIL = 1 << 18
-"""Bytes at the end of the metrics in which the newest rows are looked for."""
+"""Bytes at the end of the metrics file that are searched for the newest rows."""
 QUIET = 60
-"""Seconds without a new row after which the page says for how long there has been none."""
+"""Seconds without a new row after which the page says so."""
 JSON, HTML = "application/json", "text/html; charset=utf-8"
 
 
 class Live:
-    """What the page of a run shows. `look` is called again and again by one thread, answers are given by others."""
+    """Content of a run's page. One thread polls `look`, others serve the answers."""
 
     def __init__(self, folder: pathlib.Path, play: Callable[[], Replayed]):
-        """play: records episodes of the newest good checkpoint."""
+        """`play` records episodes of the newest good checkpoint."""
         self.folder, self._play = folder, play
         self._seen: tuple[str, int] | None = None
         self._problem, self._playing = "", False
-        # Number of recordings, the last one's training steps, and the answer: replaced together.
+        # Number of recordings, training steps of the last one, and its JSON: replaced together.
         self._newest: tuple[int, int, bytes] = (0, 0, b"{}")
         self._columns = labels.live(labels.of_config(read_run(folder)))
 
     @property
     def answers(self) -> Answers:
-        """What a server answers."""
+        """Answers for the server."""
         page = live_page(str(self.folder)).encode()
         return {
             "/": lambda: Answer(HTML, page),
@@ -45,11 +45,11 @@ class Live:
         }
 
     def look(self) -> bool:
-        """Plays the newest checkpoint if another has been saved since the last look, and says whether it did."""
+        """Plays the newest checkpoint if one has been saved since the last call, and returns whether it did."""
         saved = checkpoint.newest_saved(self.folder / CHECKPOINTS)
         if saved is None or saved == self._seen:
             return False
-        # Before it is played: what is saved in the meantime is for the next look.
+        # Set before playing: a checkpoint saved in the meantime is for the next call.
         self._seen, self._playing = saved, True
         try:
             run = run_data(self._play())
@@ -64,7 +64,7 @@ class Live:
         return True
 
     def status(self) -> dict[str, Any]:
-        """How far the run is and which episodes there are; texts for a person."""
+        """Progress of the run and number of recordings, as texts for the page."""
         number, steps, _ = self._newest
         return {"text": self._text(), "waiting": self._waiting(), "episodes": number, "from": steps}
 
@@ -89,7 +89,7 @@ class Live:
         return " · ".join(progress(cfg, rows, self._columns) + self._silence(cfg, rows) + problem)
 
     def _silence(self, cfg: RunConfig, rows: list[dict[str, Any]]) -> list[str]:
-        """How long there has been no new row, of a run that is not finished."""
+        """Says that the run is finished, or for how long there has been no new row."""
         if rows[0]["step"] >= cfg.updates * cfg.steps_per_update:
             return ["finished"]
         try:
@@ -100,7 +100,7 @@ class Live:
 
 
 def progress(cfg: RunConfig, rows: list[dict[str, Any]], columns: Any) -> list[str]:
-    """How far a run is, how fast, and the means over seeds of its first measures."""
+    """Steps done, speed, and means over seeds of the shown measures."""
     step, total, rate = rows[0]["step"], cfg.updates * cfg.steps_per_update, rows[0].get("steps_per_s")
     parts = [f"{step:,} of {total:,} steps ({100 * step // total}%)"]
     parts += [f"{rate:,.0f} steps/s"] if isinstance(rate, float | int) else []
@@ -112,7 +112,7 @@ def progress(cfg: RunConfig, rows: list[dict[str, Any]], columns: Any) -> list[s
 
 
 def newest_rows(path: pathlib.Path) -> list[dict[str, Any]]:
-    """Rows of the newest update, from the end of the file alone; a line that is not whole is passed over."""
+    """Rows of the newest update, read from the end of the file; incomplete lines are skipped."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - TAIL))

@@ -1,4 +1,4 @@
-"""A run as notebooks show it: a table, and learning curves as inline SVG, which need neither matplotlib nor a file."""
+"""A run in a notebook: a table, and learning curves as inline SVG, without matplotlib or files."""
 
 import html
 import pathlib
@@ -12,9 +12,9 @@ from advsurprise.evaluation import curves
 from advsurprise.evaluation.plot import SMOOTHED_SHARE, colour
 
 WIDTH, HEIGHT = 320, 120
-"""Of a curve, in pixels."""
+"""Size of a curve in pixels."""
 POINTS = 300
-"""Most points of a line."""
+"""Most points in a line."""
 MAX_ROWS = 8
 """Most metrics in the table."""
 
@@ -23,22 +23,22 @@ class Shown(NamedTuple):
     """One column of the metrics."""
 
     label: str
-    """What a person calls it."""
+    """Its label."""
     steps: np.ndarray
     """Environment steps per seed, [T]."""
     values: np.ndarray
-    """The moving average of every seed, [S, T]; nan where there is none."""
+    """Moving average of every seed, [S, T]; nan where missing."""
     last: float
-    """Mean over seeds of the last row that has it."""
+    """Mean over seeds in the last row that has it."""
 
 
 def plain(folder: pathlib.Path, cfg: RunConfig, updates: int) -> str:
-    """The run in one line."""
+    """One-line text of a run."""
     return f"<Trained: {cfg.method} in {cfg.env}, {_steps(cfg, updates)}, {_seeds(cfg)}, {folder}>"
 
 
 def rich(folder: pathlib.Path, cfg: RunConfig, updates: int) -> str:
-    """The run as HTML. One whose metrics cannot be read has a table without them."""
+    """HTML of a run. If its metrics cannot be read, the table has none."""
     facts = {"method": cfg.method, "world": cfg.env, "trained": _steps(cfg, updates)}
     facts |= {"seeds": ", ".join(map(str, cfg.seeds)), "folder": str(folder)}
     try:
@@ -62,12 +62,12 @@ def rich(folder: pathlib.Path, cfg: RunConfig, updates: int) -> str:
 def _note(seeds: int) -> str:
     if seeds == 1:
         return "Metrics: the last update. Curves: moving averages."
-    return f"Metrics: the last update, mean of {seeds} seeds. Curves: moving averages of every seed, bold their mean."
+    return f"Metrics: the last update, mean of {seeds} seeds. Curves: moving average of each seed; bold: their mean."
 
 
 def _steps(cfg: RunConfig, updates: int) -> str:
-    done, asked = updates * cfg.steps_per_update, cfg.updates * cfg.steps_per_update
-    return f"{done:,} steps" if done >= asked else f"{done:,} of {asked:,} steps"
+    done, total = updates * cfg.steps_per_update, cfg.updates * cfg.steps_per_update
+    return f"{done:,} steps" if done >= total else f"{done:,} of {total:,} steps"
 
 
 def _seeds(cfg: RunConfig) -> str:
@@ -91,7 +91,7 @@ def _cell(text: str, side: str) -> str:
 
 
 def _figure(shown: Shown, shade: str) -> str:
-    """One panel. Letters and frame take the colour of the page's text, so that dark notebooks can show it."""
+    """One panel. Text and frame use the page's text colour, to be visible in dark notebooks."""
     known = shown.values[np.isfinite(shown.values)]
     low, high = float(known.min()), float(known.max())
     high = high if high > low else low + 1.0
@@ -119,13 +119,13 @@ def _figure(shown: Shown, shade: str) -> str:
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
-    """Over the seeds that have a value; nan where none has."""
+    """Mean over the seeds that have a value; nan where none has."""
     known = np.isfinite(values)
     return np.where(known, values, 0).sum(axis=0) / np.where(known.any(axis=0), known.sum(axis=0), np.nan)
 
 
 def _path(steps: np.ndarray, line: np.ndarray, low: float, high: float) -> str:
-    """The line as SVG draws it, with gaps where it has no value."""
+    """SVG path of a line, with gaps where it has no value."""
     first, last = float(steps[0]), float(steps[-1])
     x = (steps - first) / ((last - first) or 1.0) * WIDTH
     y = HEIGHT - (line - low) / (high - low) * HEIGHT

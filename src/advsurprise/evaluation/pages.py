@@ -1,4 +1,4 @@
-"""HTML pages from templates, styles and scripts in `page/`: each is one file that loads nothing else."""
+"""HTML pages from the templates, styles and scripts in `page/`: each is one self-contained file."""
 
 import html
 import importlib.resources
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 SCRIPTS = ("pictures.js", "charts.js", "replay.js")
-"""What replays episodes, in every page."""
+"""Scripts for replays, in every page."""
 
 
 def fill(template: str, *, title: str, data: Any, styles: Sequence[str], scripts: Sequence[str], **parts: str) -> str:
-    """The page of a template. Title and data may hold any text; other parts are ours and put in as they are."""
+    """Fills a template. Title and data are escaped; `parts` are trusted and inserted unchanged."""
     parts |= {
         "title": html.escape(title),
         "data": as_json(data),
@@ -21,12 +21,12 @@ def fill(template: str, *, title: str, data: Any, styles: Sequence[str], scripts
         "help": asset("help.html"),
         "transport": asset("transport.html"),
     }
-    # All at once: what is put in is not looked at again.
+    # In one pass, so that inserted text is not expanded again.
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], asset(template))
 
 
 def as_json(data: Any) -> str:
-    """JSON that cannot end the element it is in, whatever texts it holds."""
+    """JSON that is safe inside a script element, whatever text it holds."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

@@ -1,4 +1,4 @@
-"""Pictures of what was recorded, as arrays of pixels: the world, what the body sees, what the model expects."""
+"""Renders recorded states as pixel arrays: the world, what the body sees, what the model expects."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,34 +14,34 @@ from advsurprise.methods.base import AbstractMethod
 Picture = UInt8[np.ndarray, "pixel_rows pixel_columns 3"]
 
 ROLE_COLOURS = ("#b84e00", "#0069a6", "#00705a")
-"""Of the roles, as in a replay; the last is that of an only role."""
+"""Colours of roles, as in a replay; the last is used when there is only one role."""
 CLASS_COLOURS = ("#3a3f47", "#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#8c564b")
-"""Of classes in worlds without tiles."""
+"""Colours of classes in worlds without tiles."""
 DARK, BAR = "#2a2f37", "#56b4e9"
-"""Ground of pictures, the colour of cells that cannot be seen, and of bars."""
+"""Background colour, also of cells that are not seen, and the colour of bars."""
 LARGEST_TILE = 64
-"""Most pixels of a tile's side."""
+"""Largest side of a tile in pixels."""
 BARS = (210, 420)
-"""Rows and columns of a picture of real numbers."""
+"""Height and width of a bar chart of real numbers."""
 
 
 class Panel(NamedTuple):
-    """One of the pictures that are shown of every state."""
+    """One of the pictures drawn for every state."""
 
     caption: str
     """What it shows."""
     draw: Callable[[int, str, tuple[int, int]], Picture]
-    """The picture of a state, from its number, the colour of the body and the rows and columns that it must fit in."""
+    """Draws a state, given its index, the colour of the body and the height and width to fit in."""
 
 
 def role_colour(method: AbstractMethod, role: int) -> str:
-    """The colour of a role, the same as in a replay."""
+    """Colour of a role, as in a replay."""
     return ROLE_COLOURS[-1] if len(method.roles) == 1 else ROLE_COLOURS[role % len(ROLE_COLOURS)]
 
 
 def panels(run: Replayed, episode: Episode) -> list[Panel]:
-    """What is shown of an episode: the world and what the body sees of it; where the world is not made of tiles, what
-    the body sees and what the density model, if there is one, expects it to see."""
+    """Panels for an episode: the world and what the body sees of it; in a world without tiles, what the body sees and,
+    if there is a density model, what the model expects."""
     arrays = views(run, episode)
     if episode.scene is not None:
         return [_world(run, episode), _tile_view(run, arrays["obs"])]
@@ -91,10 +91,10 @@ def _shapes(run: Replayed) -> list[tuple[Any, ...]]:
 
 
 def _bounds(tiles: UInt8[np.ndarray, "states columns rows"], shown: list[bool]) -> list[tuple[int, int]]:
-    """The columns and the rows that have anything in them in some state; all of them if none has."""
-    there = np.any(np.asarray(shown)[tiles], axis=0)
-    there = there if there.any() else np.ones_like(there)
-    lines = [np.flatnonzero(np.any(there, axis=axis)) for axis in (1, 0)]
+    """Ranges of columns and rows that are non-empty in some state; everything if all are empty."""
+    used = np.any(np.asarray(shown)[tiles], axis=0)
+    used = used if used.any() else np.ones_like(used)
+    lines = [np.flatnonzero(np.any(used, axis=axis)) for axis in (1, 0)]
     return [(int(each[0]), int(each[-1]) + 1) for each in lines]
 
 
@@ -123,7 +123,7 @@ def _tiled(
 
 def _plain(kind: str, arrays: Shaped[np.ndarray, "states ..."], span: tuple[float, float]) -> Callable[..., Picture]:
     def draw(state: int, body: str, room: tuple[int, int]) -> Picture:
-        # What the model expects is known before each step, and not after the last.
+        # The model's expectation is recorded before each step, so there is none after the last.
         array = arrays[min(state, len(arrays) - 1)]
         if kind == "vector":
             return fitted(_bars(array.ravel(), span), room)
@@ -133,26 +133,26 @@ def _plain(kind: str, arrays: Shaped[np.ndarray, "states ..."], span: tuple[floa
 
 
 def _image(image: UInt8[np.ndarray, "..."]) -> Picture:
-    """Grey levels or three colours, of a stack of images the newest."""
+    """An image as RGB, from grey levels or colours; the newest image of a stack."""
     image = image if image.ndim == 3 else image[..., None]
     return image[..., :3] if image.shape[-1] >= 3 else np.repeat(image[..., -1:], 3, axis=-1)
 
 
 def _classes(classes: UInt8[np.ndarray, "..."]) -> Picture:
-    """A pixel for each entry, in the colour of its class."""
+    """One pixel per entry, in the colour of its class."""
     colours = np.asarray([render.rgb(colour) for colour in CLASS_COLOURS], np.uint8)
     rows = classes.reshape(-1, classes.shape[-1]) if classes.ndim else classes.reshape(1, 1)
     return colours[rows % len(colours)]
 
 
 def _span(numbers: np.ndarray) -> tuple[float, float]:
-    """What bars reach from and to: over all states, and 0."""
+    """Range of the bars: of the values in all states, and 0."""
     known = numbers[np.isfinite(numbers)]
     return float(min(known.min(initial=0), 0)), float(max(known.max(initial=0), 0))
 
 
 def _bars(numbers: Shaped[np.ndarray, " n"], span: tuple[float, float]) -> Picture:
-    """A bar for each number, up or down from 0."""
+    """A bar chart, with bars up or down from 0."""
     (low, high), (rows, columns) = span, BARS
     picture = np.full((rows, columns, 3), render.rgb(DARK), np.uint8)
     scale = (rows - 16) / ((high - low) or 1.0)
@@ -164,7 +164,7 @@ def _bars(numbers: Shaped[np.ndarray, " n"], span: tuple[float, float]) -> Pictu
 
 
 def fitted(picture: Picture, room: tuple[int, int]) -> UInt8[np.ndarray, "fitted_rows fitted_columns 3"]:
-    """The picture as many times as large as fits, or every so many pixels of one that is too large."""
+    """The picture, enlarged by the largest whole factor that fits, or subsampled if it is too large."""
     (rows, columns), (high, wide) = picture.shape[:2], room
     if rows > high or columns > wide:
         every = max(-(-rows // high), -(-columns // wide))

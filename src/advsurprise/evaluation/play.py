@@ -1,7 +1,7 @@
-"""Evaluation of frozen policies: whole episodes, the same number of each body, no learning.
+"""Evaluation of frozen policies: whole episodes, the same number per body, no learning.
 
-Whoever counts the first episodes to finish counts too many short ones; here each body's first few count, however long
-they take.
+Counting the first episodes to finish would favour short ones; instead each body's first few episodes count, however
+long they take.
 """
 
 import functools
@@ -26,24 +26,24 @@ from advsurprise.tree import over_seeds, with_seed_axis
 from advsurprise.types import GAME_OVER, Measured, Rollout
 
 CHUNK = 128
-"""Steps played at a time in worlds whose episodes have no fixed length."""
+"""Steps per chunk in worlds whose episodes have no fixed length."""
 MAX_CHUNKS = 1000
-"""Chunks after which a world that ends no episodes is given up."""
+"""Most chunks: the evaluation fails if episodes do not end by then."""
 
 Collect = Callable[[Any, int], tuple[Any, Steps, Measured]]
-"""From what is carried and the chunk's number: what is carried on, the chunk's steps, and their common surprise, both
+"""Maps the carry and the index of a chunk to the new carry, the chunk's steps and their common surprise, the last two
 with an axis S."""
 
 
 def play(env: AbstractEnv, agent: Agent, *, episodes: int, seed: int) -> dict[str, np.ndarray]:
-    """Measures of the first episode of each of as many bodies, one entry per episode, in a pure world."""
+    """Measures of the first episode of each of `episodes` bodies in a pure world, one entry per episode."""
     start_key, play_key = jax.random.split(jax.random.key(seed))
     collector = ScanCollector(env, episodes, env.spec.max_steps or CHUNK)
 
-    start, go_on = _programs()
+    start, play_chunk = _programs()
 
     def collect(carry, number):
-        carry, *chunk = go_on(collector, agent, carry, jax.random.fold_in(play_key, number))
+        carry, *chunk = play_chunk(collector, agent, carry, jax.random.fold_in(play_key, number))
         return carry, *with_seed_axis(chunk)
 
     carry = start(collector, agent, start_key), no_models(env.spec, episodes)
@@ -51,48 +51,49 @@ def play(env: AbstractEnv, agent: Agent, *, episodes: int, seed: int) -> dict[st
 
 
 def evaluator(host: Host) -> HostCollector:
-    """Collects whole episodes, or whole games where they are told apart: these no method may rewind or restart."""
+    """A collector of whole episodes, or of whole games where the world reports them: a method may not rewind or restart
+    those."""
     return HostCollector(host, CHUNK, relocates=GAME_OVER not in host.spec.info)
 
 
 def play_host(
     world: Host | HostCollector, agents: Sequence[Agent], *, episodes: int, seed: int
 ) -> list[dict[str, np.ndarray]]:
-    """For each of some agents of one method: measures of whole episodes in a host world, or of whole games where they
-    are several episodes, one entry each: at least `episodes`, the same number of each of the host's bodies.
+    """Measures of each agent's whole episodes in a host world, or whole games where a game is several episodes, one
+    entry each: at least `episodes`, the same number for each of the host's bodies. All agents are of one method.
 
-    As many agents play at a time as the host has seeds. All begin with the same keys, and what an agent does depends on
-    no other. A collector that is given keeps its programs.
+    As many agents play in parallel as the host has seeds. All start with the same keys, and agents do not affect each
+    other. Passing a collector reuses its compiled programs.
     """
     collector = world if isinstance(world, HostCollector) else evaluator(world)
     size, played = collector.host.seeds, []
     for first in range(0, len(agents), size):
         batch = list(agents[first : first + size])
-        together = batch + [batch[-1]] * (size - len(batch))
-        played += _play_together(collector, together, episodes=episodes, seed=seed)[: len(batch)]
+        padded = batch + [batch[-1]] * (size - len(batch))
+        played += _play_together(collector, padded, episodes=episodes, seed=seed)[: len(batch)]
     return played
 
 
 def _play_together(
     collector: HostCollector, agents: list[Agent], *, episodes: int, seed: int
 ) -> list[dict[str, np.ndarray]]:
-    """As many agents as the host has seeds."""
-    host, method, number_of = collector.host, agents[0].method, len(agents)
+    """Plays as many agents as the host has seeds."""
+    host, method, seeds = collector.host, agents[0].method, len(agents)
     start_key, play_key = jax.random.split(jax.random.key(seed))
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *agents)
 
     def keys(key):
-        return jnp.stack([key] * number_of)
+        return jnp.stack([key] * seeds)
 
     def collect(carry, number):
         memory, stats = carry
         memory, rollout = collector.collect(stacked, memory, key=keys(jax.random.fold_in(play_key, number)))
-        stats, steps, surprise = _reduce_seeds(method, number_of, rollout, stats)
+        stats, steps, surprise = _reduce_seeds(method, seeds, rollout, stats)
         return (memory, stats), steps, surprise
 
     memory = collector.start(stacked, key=keys(start_key))
     models = no_models(host.spec, host.bodies)
-    carry = memory, jax.tree.map(lambda leaf: jnp.stack([leaf] * number_of), models)
+    carry = memory, jax.tree.map(lambda leaf: jnp.stack([leaf] * seeds), models)
     return _whole_episodes(collect, carry, method, -(-episodes // host.bodies))
 
 
@@ -109,14 +110,14 @@ def _collect(collector: ScanCollector, agent: Agent, carry, key):
 
 @functools.cache
 def _programs() -> tuple[Callable, Callable]:
-    """`_start` and `_collect`, compiled as quickly as can be: an evaluation takes longer to compile than to play."""
+    """`_start` and `_collect`, jitted for fast compilation: an evaluation takes longer to compile than to play."""
     options = quickest_compile()
-    start, go_on = (jax.jit(each, static_argnums=0, compiler_options=options) for each in (_start, _collect))
-    return start, go_on
+    start, play_chunk = (jax.jit(each, static_argnums=0, compiler_options=options) for each in (_start, _collect))
+    return start, play_chunk
 
 
 def _reduce(method: AbstractMethod, rollout: Rollout, stats: Any) -> tuple[Any, Steps, Measured]:
-    """What is kept of a rollout, and the statistics behind its common surprise."""
+    """Updates the common-surprise statistics, and returns a rollout's steps and surprise."""
     observed = rollout.views.newest
     stats, surprise = common_surprise(observed, ended(rollout), method.spec, stats)
     return stats, steps_of(rollout, method), surprise
@@ -128,10 +129,10 @@ def _reduce_seeds(method: AbstractMethod, seeds: int, rollout: Rollout, stats: A
 
 
 def _whole_episodes(collect: Collect, carry: Any, method: AbstractMethod, each: int) -> list[dict[str, np.ndarray]]:
-    """Plays until every body of every seed has ended `each` episodes, and measures these, seed by seed."""
+    """Plays until every body of every seed has finished `each` episodes, and returns their measures per seed."""
     chunks, ends = [], 0
     needed: dict[int, int] = {}
-    """Chunks in which all bodies of a seed have ended their episodes."""
+    """Chunks that each seed needed."""
     for number in range(MAX_CHUNKS):
         carry, *chunk = collect(carry, number)
         chunks.append(jax.tree.map(np.asarray, chunk))
@@ -146,7 +147,7 @@ def _whole_episodes(collect: Collect, carry: Any, method: AbstractMethod, each: 
 
 
 def _measured(chunks: Sequence[Any], seed: int, method: AbstractMethod, each: int) -> dict[str, np.ndarray]:
-    """Every measure of the first episodes of each body of a seed."""
+    """All measures of the first `each` episodes of each body of a seed."""
     mine = [jax.tree.map(lambda leaf: leaf[seed], chunk) for chunk in chunks]
     steps, surprise = jax.tree.map(lambda *parts: np.concatenate(parts), *mine)
     begins = jnp.ones(steps.over.shape[1], bool)
@@ -158,13 +159,13 @@ def _measured(chunks: Sequence[Any], seed: int, method: AbstractMethod, each: in
 
 
 def _ends(steps: Steps) -> np.ndarray:
-    """Steps that ended a game, or an episode where games are not told apart from them."""
+    """Steps that ended a game, or an episode if the world does not report games."""
     return np.asarray(steps.info[GAME_OVER]) > 0 if GAME_OVER in steps.info else np.asarray(steps.over)
 
 
 def by_episode(column: Measured, number: np.ndarray, each: int) -> Float[np.ndarray, " episodes"]:
-    """Mean over the steps that count of each body's first `each` episodes, body by body within each; nan where no step
-    of an episode counts. `number` says which of its body's episodes a step belongs to, [T, B]."""
+    """Mean over the counted steps of each body's first `each` episodes, ordered by episode, then body; nan if no step
+    of an episode counts. `number` is the index of a step's episode within its body, [T, B]."""
     value, counts = np.asarray(column.value, np.float64), np.asarray(column.counts)
     within = [counts & (number == episode) for episode in range(each)]
     totals = [(np.where(where, value, 0.0).sum(axis=0), where.sum(axis=0)) for where in within]

@@ -1,4 +1,4 @@
-"""A trained agent for anybody's own loop: it keeps the last observations, its density and its turns by itself."""
+"""A trained agent for use in your own loop: it tracks the last observations, its density model and its turns."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from advsurprise.types import EnvSpec, TimeStep
 
 
 class AgentPlayer:
-    """Plays one body: `reset` with an episode's first observation, then `act` with each that follows.
+    """Plays one body: call `reset` with an episode's first observation, then `act` with each observation.
 
     >>> player = advsurprise.load("runs/mine").player()
     >>> obs, _ = env.reset()
@@ -34,26 +34,26 @@ class AgentPlayer:
         self._count = 0
         self._memory: Any = None
         self._action: Any = None
-        """What was decided last; None right after a reset."""
+        """The last action; None right after a reset."""
         self._last_role: int | None = None
 
     @property
     def spec(self) -> EnvSpec:
-        """What the agent must be shown: `observation_shape` and `observation_dtype`."""
+        """The observations that the agent expects: `observation_shape` and `observation_dtype`."""
         return self._agent.method.spec
 
     @property
     def role(self) -> str | None:
-        """Which role acted last; None right after a reset."""
+        """The role that acted last; None right after a reset."""
         return None if self._last_role is None else self._agent.method.roles[self._last_role]
 
     def reset(self, obs: Shaped[np.ndarray, "..."]) -> None:
-        """Begins an episode with its first observation."""
+        """Starts an episode with its first observation."""
         self._memory = _started(self._agent, self._read(obs))
         self._action = self._last_role = None
 
     def act(self, obs: Shaped[np.ndarray, "..."]) -> int:
-        """The action to take, seeing `obs`: what `reset` was given, or what the last action led to."""
+        """Returns the action for `obs`: the observation given to `reset`, or the result of the last action."""
         if self._memory is None:
             raise RuntimeError("reset the player with an episode's first observation before it acts")
         if self._action is not None:
@@ -72,7 +72,7 @@ class AgentPlayer:
 
 
 def _timestep(agent: Agent, obs: Shaped[Array, "1 ..."]) -> TimeStep:
-    """One body that sees `obs`, in the middle of an episode."""
+    """The time step of one body that sees `obs` in the middle of an episode."""
     never = jnp.zeros(1, bool)
     place = jnp.zeros((1, len(agent.method.spec.places)), jnp.int32) if agent.method.spec.places else None
     return TimeStep(obs, jnp.zeros(1), never, never, obs, {}, place, place)
@@ -93,7 +93,7 @@ def _advanced(agent: Agent, memory: Any, action: Int[Array, " 1"], obs: Shaped[A
 
 @jax.jit
 def _decided(agent: Agent, memory: Any, role: Int[Array, ""] | None, key: PRNGKeyArray):
-    """The role's action, which role it was, and the world's action for it."""
+    """The role's action, the acting role, and the corresponding action of the world."""
     noise: Float[Array, "1 A"] = interaction.chance(agent.method, 1, key=key)
     _, decision = interaction.decide(agent, memory, noise=noise, role=role)
     return decision.action, decision.role, interaction.world_action(agent, memory, decision)

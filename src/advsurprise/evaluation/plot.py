@@ -1,6 +1,6 @@
-"""Draws learning curves and writes the numbers that are drawn. docs/plots.md has the definitions.
+"""Plots learning curves and writes the plotted numbers. docs/plots.md has the definitions.
 
-Nothing is written before all that is written is known.
+No file is written until the contents of all are ready.
 """
 
 import csv
@@ -19,17 +19,17 @@ from advsurprise.evaluation.labels import Labels
 from advsurprise.training import files
 
 ENOUGH_SEEDS = 5
-"""With fewer seeds an interval is drawn, and a warning given."""
+"""Number of seeds below which an interval comes with a warning."""
 SMOOTHED_SHARE = 20
-"""The moving average covers one of so many parts of the longest run, if nothing else is asked for."""
+"""By default the moving average covers 1/20 of the longest run."""
 
-# Okabe and Ito's colours, which people with any kind of colour vision can distinguish (their yellow is lost on white).
+# Okabe and Ito's colour-blind safe palette (without yellow, which is hard to see on white).
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#777777", "#000000", "#56B4E9")
 COLOURS: dict[str, str] = dict(
     zip(("adversarial-surprise", "smirl", "rnd", "agac", "asp", "random", "task"), PALETTE, strict=False)
 )
 STYLES: tuple[Any, ...] = ("-", "--", ":", "-.")
-"""Line styles of runs that have the same colour."""
+"""Line styles of runs with the same colour."""
 
 
 def colour(method: str) -> str:
@@ -38,8 +38,8 @@ def colour(method: str) -> str:
 
 
 def looks(drawn: Iterable[Curve]) -> dict[str, tuple[str, str]]:
-    """Colour and line style of every label: labels of one method share its colour and get a style each, or, where there
-    are more of them than styles, shades from dark to light."""
+    """Colour and line style of every label: labels of one method share its colour and differ in style, or, if there are
+    more of them than styles, get shades from dark to light."""
     colours = {each.label: colour(each.method) for each in drawn}
     look: dict[str, tuple[str, str]] = {}
     for shared in dict.fromkeys(colours.values()):
@@ -52,7 +52,7 @@ def looks(drawn: Iterable[Curve]) -> dict[str, tuple[str, str]]:
 
 
 def shades(number: int) -> list[str]:
-    """So many colours in order, from dark to light, that stay apart in print."""
+    """`number` colours from dark to light that stay distinct in print."""
     from matplotlib import colormaps
     from matplotlib.colors import to_hex
 
@@ -60,14 +60,14 @@ def shades(number: int) -> list[str]:
 
 
 def figure(panels: dict[str, list[Curve]], caption: str, table: Labels):
-    """The figure, one panel for each metric, called what `table` calls it."""
+    """The figure, with one panel per metric, labelled by `table`."""
     from matplotlib.figure import Figure
 
     columns = min(3, len(panels))
     lines = -(-len(panels) // columns)
     look = looks(each for drawn in panels.values() for each in drawn)
     words = textwrap.wrap(caption, 70 * columns)
-    # Placed by hand, in inches: letting matplotlib measure every label would take as long as the drawing.
+    # Laid out by hand, in inches: an automatic layout would take as long as the drawing.
     above, below = 0.15 + 0.22 * -(-len(look) // (2 * columns)), 0.5 + 0.12 * len(words)
     width, height = 4.0 * columns, 2.4 * lines + 0.5 * (lines - 1) + above + below
     made = Figure(figsize=(width, height))
@@ -91,7 +91,7 @@ def figure(panels: dict[str, list[Curve]], caption: str, table: Labels):
 
 
 def panel(axis, label: str, drawn: Iterable[Curve], look: dict[str, tuple[str, str]]) -> None:
-    """Draws curves into a panel of matplotlib's."""
+    """Draws curves into a matplotlib axis."""
     from matplotlib.ticker import EngFormatter
 
     for each in drawn:
@@ -113,18 +113,18 @@ def handle(shade: str, style: Any):
     return Line2D([], [], color=shade, linestyle=style, linewidth=2.0)
 
 
-@np.errstate(over="ignore", invalid="ignore")  # matplotlib adds margins to numbers near the largest there is
+@np.errstate(over="ignore", invalid="ignore")  # matplotlib adds margins to values near the float maximum
 def rendered(panels: dict[str, list[Curve]], caption: str, table: Labels) -> dict[str, bytes]:
     """The figure as the contents of a PNG and of a PDF file."""
     return saved(figure(panels, caption, table))
 
 
 def saved(made) -> dict[str, bytes]:
-    """A figure of matplotlib's as the contents of a PNG and of a PDF file."""
+    """A matplotlib figure as the contents of a PNG and of a PDF file."""
     import matplotlib
 
     contents = {}
-    # Type 42 fonts, which journals ask for; no dates, so that the same curves give the same file.
+    # Type 42 fonts, which journals require; no dates, so that the same curves give the same file.
     with matplotlib.rc_context({"pdf.fonttype": 42}):
         for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
             buffer = io.BytesIO()
@@ -133,11 +133,11 @@ def saved(made) -> dict[str, bytes]:
     return contents
 
 
-# -------------------------------------------------------------------------------------------------- the verb
+# -------------------------------------------------------------------------------------------------- the command
 
 
 def tables(panels: dict[str, list[Curve]]) -> dict[str, bytes]:
-    """What is drawn, as the contents of two CSV files: the curves, and every seed's thin line."""
+    """The plotted numbers as the contents of two CSV files: the curves, and each seed's line."""
     drawn = [each for panel in panels.values() for each in panel]
     curves_head = ("metric", "method", "step", "iqm", "low", "high", "n_seeds")
     curve_rows = (
@@ -172,7 +172,7 @@ def draw(
     smooth: int | None = None,
     log: Log = lambda line: None,
 ) -> dict[str, Any]:
-    """Draws the runs in these folders into OUT.png, OUT.pdf, OUT.csv and OUT_seeds.csv."""
+    """Plots the runs in these folders into OUT.png, OUT.pdf, OUT.csv and OUT_seeds.csv."""
     if smooth is not None and smooth < 1:
         raise UserError(f"--smooth must be at least 1 update, not {smooth}")
     records = [read_record(folder) for folder in folders]
@@ -184,8 +184,8 @@ def draw(
     written = write(out, {**rendered(panels, _caption(records, window), table), **tables(panels)})
     drawn = [each for panel in panels.values() for each in panel]
     end = {name: {each.metric: each.end for each in drawn if each.label == name} for name in run_names(records)}
-    there = set().union(*(record.columns for record in records)) - set(panels)
-    others = [name for name, column in table.shorts.items() if column in there and not name.endswith("-mean")]
+    available = set().union(*(record.columns for record in records)) - set(panels)
+    others = [name for name, column in table.shorts.items() if column in available and not name.endswith("-mean")]
     return {
         "files": written,
         "smooth": window,
@@ -197,7 +197,7 @@ def draw(
 
 
 def default_window(records: Sequence[Record]) -> int:
-    """Updates in the moving average where nothing else is asked for."""
+    """Default number of updates in the moving average."""
     return max(1, round(max(len(record.steps) for record in records) / SMOOTHED_SHARE))
 
 
@@ -207,7 +207,7 @@ def few_seeds(records: Sequence[Record]) -> list[str]:
     for record, name in zip(records, run_names(records), strict=True):
         by_number.setdefault(len(record.seeds), []).append(name)
     return [
-        f"{number} seed{'s' * (number > 1)}: intervals are not to be trusted ({', '.join(names)})"
+        f"{number} seed{'s' * (number > 1)}: intervals are unreliable ({', '.join(names)})"
         for number, names in sorted(by_number.items())
         if number < ENOUGH_SEEDS
     ]
@@ -226,7 +226,7 @@ def _caption(records: Sequence[Record], window: int) -> str:
 
 
 def write(out: pathlib.Path, contents: dict[str, bytes]) -> list[str]:
-    """Writes files OUT + ending."""
+    """Writes the files OUT + ending and returns their paths."""
     out = out.with_suffix("") if out.suffix in contents else out
     paths = {out.with_name(out.name + ending): content for ending, content in contents.items()}
     files.make_folder(out.parent)
@@ -235,7 +235,7 @@ def write(out: pathlib.Path, contents: dict[str, bytes]) -> list[str]:
 
 
 def end_text(result: dict[str, Any]) -> str:
-    """The last point of every curve and the figure's files, for a person."""
+    """The last point of every curve and the figure's files, as text."""
     names = result["metrics"]
     width = max(len(label) for label in result["end"]) + 2
     last = f"mean of the last {result['smooth']} updates" if result["smooth"] > 1 else "the last update"

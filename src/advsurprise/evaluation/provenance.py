@@ -1,4 +1,4 @@
-"""Where the results of runs come from: settings that are not the defaults, and the command that trains them again."""
+"""Where the results of runs come from: the non-default settings, and the command that trains the runs again."""
 
 import contextlib
 import dataclasses
@@ -14,12 +14,12 @@ from advsurprise.errors import UserError
 from advsurprise.training.loops import whole_episodes
 
 NO_FLAG = ("rollout", "save_every", "devices")
-"""Fields of a run that --set changes."""
+"""Fields of a run without a flag, changed with --set."""
 
 
 def settings(configs: Mapping[str, RunConfig]) -> list[dict[str, Any]]:
-    """Fields that are not the defaults or not the same in all runs: `name`, the `values` of all runs in order, and the
-    `default`. A value is None where the method has no such field, and so is a default that is not known."""
+    """Fields that are not the defaults or differ between runs: `name`, the `values` of all runs in order, and the
+    `default`. A value is None if the method has no such field, a default if it is unknown."""
     flat = {name: _flat(cfg) for name, cfg in configs.items()}
     usual = {name: _defaults(cfg) for name, cfg in configs.items()}
     rows = []
@@ -32,7 +32,7 @@ def settings(configs: Mapping[str, RunConfig]) -> list[dict[str, Any]]:
 
 
 def _flat(cfg: RunConfig) -> dict[str, Any]:
-    """All fields of a run by the names that --set knows, but for the method."""
+    """All fields of a run except the method, by their names in --set."""
     own = {
         each.name: getattr(cfg, each.name)
         for each in dataclasses.fields(cfg)
@@ -43,7 +43,7 @@ def _flat(cfg: RunConfig) -> dict[str, Any]:
 
 
 def _defaults(cfg: RunConfig) -> dict[str, Any]:
-    """Defaults of a run's fields, as far as its world and its method are there to tell theirs."""
+    """Defaults of a run's fields, as far as its world and its method can be found."""
     known = _flat(RunConfig())
     with contextlib.suppress(UserError):
         known |= {f"env.{name}": value for name, value in _world_defaults(cfg.env).items()}
@@ -70,12 +70,12 @@ def _text(value: Any) -> str | None:
 
 
 def train_command(configs: Mapping[str, RunConfig], folder: pathlib.Path | None = None) -> str:
-    """The command that trains these runs, as it is typed."""
+    """The command line that trains these runs."""
     return command(train_words(configs, folder))
 
 
 def train_words(configs: Mapping[str, RunConfig], folder: pathlib.Path | None = None) -> list[str]:
-    """The words after `advsurprise` that train these runs: one, or several that differ in their methods only."""
+    """Arguments of `advsurprise` that train these runs: one run, or several that differ only in their method."""
     first, several = next(iter(configs.values())), len(configs) > 1
     usual = {**_flat(RunConfig()), "rollout": _usual_rollout(first)}
     fields = {name: getattr(first, name) for name in NO_FLAG}
@@ -90,14 +90,14 @@ def train_words(configs: Mapping[str, RunConfig], folder: pathlib.Path | None = 
 
 
 def flag_words(flags: Mapping[str, Any], changed: Mapping[str, str], folder: pathlib.Path | None) -> list[str]:
-    """The words of a `train` command: its flags, what --set changes, and where it writes."""
+    """Arguments of a `train` command: its flags, --set arguments and output folder."""
     words = ["train", *(word for name, value in flags.items() for word in (f"--{name}", str(value)))]
     words += [word for name, value in changed.items() for word in ("--set", f"{name}={value}")]
     return words if folder is None else [*words, "--out", str(folder)]
 
 
 def command(words: Sequence[str]) -> str:
-    """A command line as it is typed."""
+    """A shell command line."""
     return shlex.join(["advsurprise", *words])
 
 
@@ -109,7 +109,7 @@ def seeds(chosen: Sequence[int]) -> str:
 
 
 def setting(value: Any, *, guessed: bool = False) -> str:
-    """A value as --set takes it; `guessed` where the field has no type and words are read as JSON if they can be."""
+    """A value as --set takes it; `guessed` if the field has no type, so that its text is read as JSON if possible."""
     if guessed and not isinstance(value, str):
         return json.dumps(value)
     if guessed:
@@ -128,7 +128,7 @@ def _is_json(text: str) -> bool:
 
 
 def _accepts_any(id: str) -> bool:
-    """Whether a world takes any keyword, so that its settings have no types."""
+    """Whether a world takes arbitrary keywords, so that its settings have no types."""
     try:
         return envs.find(id).all_fields is None
     except UserError:
@@ -136,7 +136,7 @@ def _accepts_any(id: str) -> bool:
 
 
 def _usual_rollout(cfg: RunConfig) -> int | None:
-    """The rollout that `train` chooses by itself; None if the world is not there to tell."""
+    """The rollout length that `train` chooses by default; None if the world cannot be found."""
     try:
         default = RunConfig.__dataclass_fields__["rollout"].default
         return whole_episodes(dataclasses.replace(cfg, rollout=default, steps=10**12)).rollout

@@ -1,7 +1,7 @@
-"""Episodes of frozen policies recorded step by step, as plain arrays: what a replay shows, and nothing that it draws.
+"""Records episodes of frozen policies step by step, as plain arrays: the data of a replay, without any drawing.
 
-A step is recorded with the state in which it was decided. Pure worlds also tell the state that the last step led to,
-so an episode of T steps has T + 1 states there and T in host worlds.
+A step is recorded with the state in which it was decided. Pure worlds also give the state after the last step, so an
+episode of T steps has T + 1 states there and T in host worlds.
 """
 
 import dataclasses
@@ -26,40 +26,40 @@ from advsurprise.tree import with_seed_axis
 from advsurprise.types import OVER_TIME, EnvSpec, Measured, Rollout, Score, Views
 
 LIMIT = 512
-"""Most steps of an episode that are recorded, unless episodes have a fixed length below it."""
+"""Most recorded steps of an episode, unless episodes have a fixed length below it."""
 BEFORE = "replay/before/"
-"""What the names in `TimeStep.info` begin with that hold the state before the step, leaf by leaf."""
+"""Prefix of the names in `TimeStep.info` that hold the leaves of the state before the step."""
 
 
 class Episode(NamedTuple):
-    """One episode of T steps, in N states: T, or T + 1 where the last is known."""
+    """One episode of T steps and N states: T, or T + 1 if the last state is known."""
 
     role: np.ndarray
-    """Which role acted, [T]."""
+    """Index of the acting role, [T]."""
     action: np.ndarray
-    """What it did, [T]."""
+    """Its action, [T]."""
     logits: np.ndarray
-    """Its preferences, [T, A]."""
+    """Its logits, [T, A]."""
     value: np.ndarray
-    """Its value of what it saw, per stream, [T, V]."""
+    """Its value estimate per stream, [T, V]."""
     reward: dict[str, np.ndarray]
-    """Each role's reward per stream, [T, V]; nan on steps of other roles, and where it is not settled yet."""
+    """Each role's reward per stream, [T, V]; nan on steps of other roles, and where not settled yet."""
     earned: np.ndarray
     """The world's own reward, [T]."""
     trace: dict[str, Measured]
     """`AbstractMethod.trace`, [T]."""
     features: np.ndarray
-    """What the density model says before each step, [T, *entries, k]; k = 0 without a model. Of two, Control's."""
+    """Features of the density model before each step, [T, *entries, k]; k = 0 without one. Of two models, Control's."""
     obs: np.ndarray
-    """What the body saw, [N, *observation]."""
+    """Observations, [N, *observation]."""
     measures: dict[str, np.ndarray]
-    """The world's measures of each state, [N]; nan where they are not known."""
+    """The world's measures in each state, [N]; nan where unknown."""
     at_end: dict[str, float]
-    """The same of the state that the last step led to."""
+    """The same after the last step."""
     scene: Scene | None
-    """The world, [N, …]; None where it is not made of tiles."""
+    """The world, [N, …]; None if it has no tiles."""
     end: str
-    """How it ended: `terminated`, `truncated`, or `cut` where no more steps were recorded."""
+    """How it ended: `terminated`, `truncated`, or `cut` if the recording stopped first."""
 
 
 def record(
@@ -71,7 +71,7 @@ def record(
     limit: int = LIMIT,
     player: "PurePlayer | HostPlayer | None" = None,
 ) -> list[list[Episode]]:
-    """The first episode of each of as many bodies, for every agent: all meet the same layouts and the same noise."""
+    """Records the first episode of each of `episodes` bodies for every agent, all with the same layouts and noise."""
     player = player or make_player(world, episodes, limit)
     return [_record(player, _with_bodies(agent, episodes), episodes, seed, limit) for agent in agents]
 
@@ -94,13 +94,13 @@ def _record(player: "PurePlayer | HostPlayer", agent: Agent, episodes: int, seed
 
 
 def keys(seed: Any, chunk: Any) -> tuple[PRNGKeyArray, PRNGKeyArray]:
-    """Keys that begin the episodes and that play a chunk of them: those of an evaluation with the same seed."""
+    """Keys for starting episodes and for playing a chunk, equal to those of an evaluation with the same seed."""
     start_key, play_key = jax.random.split(jax.random.key(seed))
     return start_key, jax.random.fold_in(play_key, chunk)
 
 
 def _with_bodies(agent: Agent, bodies: int) -> Agent:
-    """The agent for another number of bodies: what it has learnt of each body begins anew."""
+    """The agent for another number of bodies; what it has learnt per body is reset."""
     fresh = jax.eval_shape(lambda: agent.method.init(bodies=bodies, key=jax.random.key(0)))
 
     def fit(mine: Array, fresh: jax.ShapeDtypeStruct) -> Array:
@@ -110,7 +110,7 @@ def _with_bodies(agent: Agent, bodies: int) -> Agent:
 
 
 def _joined(rollouts: list[Rollout]) -> Rollout:
-    """Rollouts that follow each other as one, in numpy."""
+    """Concatenates consecutive rollouts, in numpy."""
     if len(rollouts) == 1:
         return rollouts[0]
 
@@ -132,7 +132,7 @@ def _over(rollout: Rollout) -> np.ndarray:
 
 
 def _outcomes(agent: Agent, rollout: Rollout) -> tuple[dict[str, Score], dict[str, Measured]]:
-    """What every role is paid, as if it were to learn from these episodes, and the method's curves."""
+    """The reward of every role, as in training, and the method's traces."""
     _, scores = agent.method.score(agent.learnt, rollout)
     return scores, agent.method.trace(agent.learnt, rollout)
 
@@ -146,7 +146,7 @@ def _episode(
     body: int,
     limit: int,
 ) -> Episode:
-    """A body's first episode, out of what was recorded of all."""
+    """Extracts a body's first episode."""
     ends = np.flatnonzero(_over(rollout)[:, body])
     steps = min(int(ends[0]) + 1 if ends.size else len(rollout.reward), max(limit, agent.method.spec.max_steps))
     how = "cut" if not ends.size or steps <= ends[0] else _how(rollout, steps - 1, body)
@@ -185,25 +185,25 @@ def _earned(score: Score, acts: np.ndarray) -> np.ndarray:
 
 
 def _measures_before(spec: EnvSpec, info: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Measures of the states in which steps were decided, from those that they led to; the first is not known."""
+    """Measures before each step, from those after each step; the first is unknown."""
     return {name: np.concatenate([[np.nan], info[name][:-1]]) for name in spec.info}
 
 
-# ------------------------------------------------------------------------------------------------ who plays
+# ------------------------------------------------------------------------------------------------ players
 
 
 class Followed(eqx.Module):
-    """A state, and the one before the step that led to it: the same where no step did."""
+    """A state and the one before it; the same if no step led to it."""
 
     now: Any
     before: Any
     obs: Shaped[Array, "..."]
-    """What the body sees now. It is kept since it takes longest of all to compile."""
+    """Current observation, stored since `observe` is the slowest part to compile."""
 
 
 class Watched(AbstractEnv[Followed]):
-    """A world that also tells, in `TimeStep.info`, the state before a step. Only the first episode is looked at: when
-    it is over the body stays where it is, and no program for new layouts is compiled."""
+    """A world that also puts the state before a step into `TimeStep.info`. Only the first episode is used: after it the
+    body stays where it is, so that no program for new layouts is compiled."""
 
     env: AbstractEnv = eqx.field(static=True)
 
@@ -238,7 +238,7 @@ class Watched(AbstractEnv[Followed]):
 
 
 class States(eqx.Module):
-    """States of all bodies, as far as they are recorded, axes [N, B, …]."""
+    """Recorded states of all bodies, axes [N, B, …]."""
 
     obs: Shaped[Array, "..."]
     scene: Scene | None
@@ -246,7 +246,7 @@ class States(eqx.Module):
 
 
 class PurePlayer:
-    """Plays chunks of a pure world. Programs run a few times only, so they are compiled quickly."""
+    """Plays chunks of a pure world. Its programs run only a few times, so they are jitted for fast compilation."""
 
     def __init__(self, env: AbstractEnv, bodies: int, limit: int):
         fixed = env.spec.max_steps
@@ -260,7 +260,7 @@ class PurePlayer:
         return self._more(agent, self.collector.start(agent, key=keys(seed, chunk)[0]), seed, chunk)
 
     def _more(self, agent: Agent, carry: Any, seed: Any, chunk: Any) -> tuple[Any, Rollout, States]:
-        """One more chunk, and the states of it with that after its last step."""
+        """Plays a chunk, and returns its states, including the one after its last step."""
         carry, rollout = self.collector.collect(agent, carry, key=keys(seed, chunk)[1])
         leaves, structure = jax.tree.flatten(carry.env_state.now)
         before = [rollout.info[f"{BEFORE}{number}"] for number in range(len(leaves))]
@@ -275,13 +275,13 @@ class PurePlayer:
 
 
 def make_player(world: AbstractEnv | Host, episodes: int, limit: int = LIMIT) -> "PurePlayer | HostPlayer":
-    """Plays in a world, with programs that are compiled once."""
+    """Returns a player for a world; its programs are compiled once."""
     return HostPlayer(world, episodes) if isinstance(world, Host) else pure_player(world, episodes, limit)
 
 
 @functools.lru_cache(maxsize=4)
 def pure_player(env: AbstractEnv, bodies: int, limit: int) -> PurePlayer:
-    """The player of a world. Its programs are kept: two runs of the same method need them once."""
+    """The player for a pure world, cached: two runs of the same method share its programs."""
     return PurePlayer(env, bodies, limit)
 
 
@@ -294,7 +294,7 @@ class HostPlayer:
         self.outcomes = jax.jit(_outcomes, compiler_options=quickest_compile())
 
     def first(self, agent: Agent, seed: Any, chunk: Any) -> tuple[Any, Rollout, None]:
-        """Begins the episodes."""
+        """Starts the episodes."""
         memory = self.collector.start(with_seed_axis(agent), key=keys(seed, chunk)[0][None])
         return self.more(agent, memory, seed, chunk)
 

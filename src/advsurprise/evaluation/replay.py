@@ -1,7 +1,7 @@
 """A replay: episodes of one or two runs as one HTML file that needs no server and no network.
 
-Numbers travel as JSON in the page. Arrays in it are little-endian bytes, deflated and in base64; frames of images are
-stored as differences to the frame before, which deflates much better.
+The data is JSON in the page. Arrays are little-endian bytes, deflated and base64-encoded; image frames are stored as
+differences from the previous frame, which compress much better.
 """
 
 import base64
@@ -19,14 +19,14 @@ from advsurprise.methods.base import AbstractMethod
 from advsurprise.training import files
 
 PIXEL_SPREAD = 0.5
-"""Largest standard deviation of a number from 0 to 1."""
+"""Largest possible standard deviation of a number from 0 to 1."""
 
 
 class Replayed(NamedTuple):
-    """A run and what was recorded of it."""
+    """A run and its recorded episodes."""
 
     name: str
-    """What a person calls it: its folder."""
+    """Display name: its folder."""
     env: AbstractEnv | None
     """The world, if it is pure."""
     method: AbstractMethod
@@ -38,16 +38,16 @@ class Replayed(NamedTuple):
 
 
 def write_page(path: pathlib.Path, runs: list[Replayed]) -> None:
-    """Writes the page of one run, or of two side by side."""
+    """Writes the page of one run, or of two next to each other."""
     files.make_folder(path.parent)
     files.write(path, page(runs))
 
 
 def page(runs: list[Replayed]) -> str:
-    """The whole page."""
+    """The HTML page."""
     return pages.fill(
         "replay.html",
-        title="Replay: " + " beside ".join(run.name for run in runs),
+        title="Replay: " + " and ".join(run.name for run in runs),
         data={"version": __version__, "runs": [run_data(run) for run in runs]},
         styles=["replay.css"],
         scripts=pages.SCRIPTS,
@@ -58,7 +58,7 @@ def page(runs: list[Replayed]) -> str:
 
 
 def live_page(name: str) -> str:
-    """The page of a run that is still being trained. It has no episodes: it asks its server for them."""
+    """The HTML page of a run that is still being trained; it fetches episodes from its server."""
     return pages.fill(
         "replay.html",
         title=f"Watching {name}",
@@ -71,11 +71,11 @@ def live_page(name: str) -> str:
     )
 
 
-# ------------------------------------------------------------------------------------------------ what is shown
+# ------------------------------------------------------------------------------------------------ page data
 
 
 def run_data(run: Replayed) -> dict[str, Any]:
-    """Everything that the page knows of a run."""
+    """All data of a run in the page."""
     spec, method = run.method.spec, run.method
     first = next(iter(run.seeds.values()))[0]
     names = (run.env.action_names if run.env else spec.action_names) or map(str, range(spec.num_actions))
@@ -97,7 +97,7 @@ def run_data(run: Replayed) -> dict[str, Any]:
 
 
 def _picture(run: Replayed, episode: Episode) -> dict[str, Any]:
-    """How observations are drawn, and the world where its tiles are known."""
+    """How to draw observations, and the world if it has tiles."""
     spec = run.method.spec
     has_belief = episode.features.shape[-1] > 0
     about: dict[str, Any] = {"kind": spec.observation_kind, "shape": list(spec.observation_shape), "tiles": None}
@@ -115,7 +115,7 @@ def _picture(run: Replayed, episode: Episode) -> dict[str, Any]:
 
 
 def _used(run: Replayed, episode: Episode) -> set[int]:
-    """Tiles that an episode shows anywhere."""
+    """All tiles that appear in an episode."""
     assert episode.scene is not None
     shown = [episode.scene.tiles, episode.scene.held, _tiles_of(run, episode.obs)]
     shown += [_tiles_of(run, episode.features.argmax(axis=-1))] if episode.features.shape[-1] else []
@@ -130,7 +130,7 @@ def _tiles_of(run: Replayed, obs: np.ndarray) -> np.ndarray:
 
 
 def episode_data(run: Replayed, episode: Episode) -> dict[str, Any]:
-    """One episode: lengths, and every array by its name."""
+    """All data of an episode: its length, its end and its arrays."""
     probability = _probability(episode.logits)
     arrays = {
         "role": episode.role.astype(np.uint8),
@@ -160,13 +160,13 @@ def _probability(logits: np.ndarray) -> np.ndarray:
 
 
 def scored(episode: Episode) -> np.ndarray:
-    """Steps from which the method makes its reward, where it says so."""
+    """Scored steps, as counted by the method's traces."""
     counts = [each.counts for each in episode.trace.values()]
     return np.any(counts, axis=0) if counts else np.zeros(len(episode.role), bool)
 
 
 def views(run: Replayed, episode: Episode) -> dict[str, Any]:
-    """What is drawn: the world, what the body sees, and what the density model expects it to see."""
+    """Arrays to draw: the world, what the body sees, and what the density model expects."""
     kind, scene = run.method.spec.observation_kind, episode.scene
     tiled = scene is not None
     arrays: dict[str, Any] = {"obs": _tiles_of(run, episode.obs) if tiled else _plain(kind, episode.obs)}
@@ -179,13 +179,13 @@ def views(run: Replayed, episode: Episode) -> dict[str, Any]:
     if kind == "classes":
         likeliest, probability = episode.features.argmax(axis=-1), episode.features.max(axis=-1)
         arrays["likeliest"] = _tiles_of(run, likeliest) if tiled else likeliest.astype(np.uint8)
-        # Of a cell with several entries all must be as expected.
+        # For a cell with several entries, the probability that all are as expected.
         probability = probability.prod(axis=-1) if tiled and probability.ndim > 3 else probability
         return arrays | {"certainty": np.rint(255 * probability).astype(np.uint8)}
     mean, std = np.moveaxis(episode.features.astype(np.float32), -1, 0)
     if kind == "vector":
         return arrays | {"mean": mean, "std": std}
-    # Of a stack of images the newest. A root, since most pixels hardly change.
+    # The newest image of a stack. The square root of std, since most pixels hardly change.
     mean, std = (part[..., -1] if part.ndim == 4 else part for part in (mean, std))
     return arrays | {"mean": _bytes(mean), "std": _bytes(np.sqrt(std / PIXEL_SPREAD))}
 
@@ -201,11 +201,11 @@ def _bytes(numbers: np.ndarray) -> np.ndarray:
 
 
 FRAME = 1024
-"""Bytes per step from which an array is stored as differences to the step before."""
+"""Bytes per step from which an array is stored as differences from the previous step."""
 
 
 def pack(array: np.ndarray) -> dict[str, Any]:
-    """An array as JSON: its type (`u1` or `f4`), its shape and its bytes."""
+    """An array as JSON: type (`u1` or `f4`), shape and bytes."""
     array = array if array.dtype == np.uint8 else array.astype("<f4")
     is_frames = array.dtype == np.uint8 and array.ndim > 2 and array[0].size >= FRAME
     stored = np.diff(array, axis=0, prepend=np.zeros_like(array[:1])) if is_frames else array

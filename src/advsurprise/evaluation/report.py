@@ -1,5 +1,5 @@
-"""A report: curves, final measures, replays and settings of a comparison as one HTML file. docs/report.md says what is
-in it, docs/plots.md how curves are made."""
+"""A report: curves, final measures, replays and settings of a comparison as one HTML file. docs/report.md describes its
+contents, docs/plots.md the curves."""
 
 import dataclasses
 import math
@@ -23,36 +23,36 @@ from advsurprise.training.folder import CHECKPOINTS, CONFIG, METRICS, read_json,
 from advsurprise.training.versions import versions
 
 POINTS = 400
-"""Most points of a curve: more than a screen shows."""
+"""Most points in a curve: more than a screen can show."""
 DIGITS = 5
-"""Significant digits of the points of curves."""
+"""Significant digits of points in curves."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Compared:
-    """What a folder holds, as far as it has been trained."""
+    """The trained runs in a folder."""
 
     folder: pathlib.Path
     """A comparison, or a single run."""
     configs: dict[str, RunConfig]
-    """All runs, in the order of training."""
+    """All runs, in training order."""
     records: list[Record]
-    """Rows of those that have any."""
+    """Metrics of the runs that have any."""
     columns: list[str]
-    """Measures whose curves are drawn."""
+    """Metrics whose curves are plotted."""
     window: int
     """Updates in the moving average."""
     notes: list[str]
-    """A sentence for everything that is missing."""
+    """One sentence for each thing that is missing."""
 
     @property
     def names(self) -> list[str]:
-        """What the runs with rows are called."""
+        """Names of the runs with metrics."""
         return run_names(self.records)
 
     @property
     def is_even(self) -> bool:
-        """Whether all runs with rows have been trained for equally long."""
+        """Whether all runs with metrics have been trained for the same number of steps."""
         return len({record.steps[-1] for record in self.records}) == 1
 
 
@@ -60,7 +60,7 @@ class Compared:
 
 
 def read(folder: pathlib.Path, metric: str | None) -> Compared:
-    """The runs of a comparison, or a single run; a method that is not trained, or not to its end, is noted."""
+    """Reads a comparison or a single run; methods that are untrained or unfinished are noted."""
     configs = comparison.gathered(folder)
     if configs is None:
         cfg = read_run(folder)
@@ -82,16 +82,16 @@ def read(folder: pathlib.Path, metric: str | None) -> Compared:
 
 
 def _unfinished(name: str, cfg: RunConfig, record: Record) -> list[str]:
-    done, asked = record.steps[-1], cfg.updates * cfg.steps_per_update
-    notes = [f"{name} has been trained for {done:,} of {asked:,} steps."] if done < asked else []
+    done, total = record.steps[-1], cfg.updates * cfg.steps_per_update
+    notes = [f"{name} has been trained for {done:,} of {total:,} steps."] if done < total else []
     if checkpoint.newest_good(record.folder / CHECKPOINTS)[0] is None:
-        notes.append(f"{name} has no checkpoint: there are its curves, and no replay.")
+        notes.append(f"{name} has no checkpoint, so there is no replay.")
     return notes
 
 
 def median_seeds(compared: Compared) -> dict[str, int]:
-    """Of each run that has a checkpoint, the seed whose first measure ends in the middle: of an even number the lower
-    of the two; the first seed where the run does not have the measure."""
+    """For each run with a checkpoint, the seed with the median final value of the first metric (the lower one if the
+    number of seeds is even); the first seed if the run does not have the metric."""
     chosen = {}
     for name, record in zip(compared.names, compared.records, strict=True):
         if checkpoint.newest_good(record.folder / CHECKPOINTS)[0] is None:
@@ -102,7 +102,7 @@ def median_seeds(compared: Compared) -> dict[str, int]:
 
 
 def median_seed(seeds: Sequence[int], values: np.ndarray) -> int:
-    """The seed with the median of these values, of an even number the lower of the two; nan counts as none."""
+    """The seed with the median value, the lower one if their number is even; nan is ignored."""
     known = sorted((value, seed) for value, seed in zip(values.tolist(), seeds, strict=True) if math.isfinite(value))
     return known[(len(known) - 1) // 2][1]
 
@@ -111,7 +111,7 @@ def median_seed(seeds: Sequence[int], values: np.ndarray) -> int:
 
 
 def page(compared: Compared, replays: Sequence[Replayed], *, notes: Sequence[str] = (), command: str) -> str:
-    """The whole page."""
+    """The HTML page."""
     data = {
         "version": __version__,
         "runs": [run_data(run) for run in replays],
@@ -127,7 +127,7 @@ def page(compared: Compared, replays: Sequence[Replayed], *, notes: Sequence[str
 
 
 def report_data(compared: Compared, command: str) -> dict[str, Any]:
-    """Everything that the page shows beside the replays."""
+    """All data of the page except the replays."""
     table = table_of(compared.records)
     panels = panels_of(compared.records, compared.columns, window=compared.window, log=lambda line: None, points=POINTS)
     return {
@@ -153,7 +153,7 @@ def _train_command(compared: Compared) -> str:
 
 
 def _about(compared: Compared) -> list[list[str]]:
-    """What was compared, in words: terms and what they are."""
+    """Terms and descriptions of what was compared."""
     worlds = dict.fromkeys(cfg.env for cfg in compared.configs.values())
     methods = dict.fromkeys(cfg.method for cfg in compared.configs.values())
     newest = max((record.folder / METRICS).stat().st_mtime for record in compared.records)
@@ -173,8 +173,8 @@ def _date(seconds: float) -> str:
 
 
 def _series(compared: Compared) -> list[dict[str, Any]]:
-    """Name, number of its colour and number of its line style of every run. Colours are those of methods, unless one
-    has more runs than there are styles, as in a sweep."""
+    """Name, colour index and line style index of every run. Colours are those of methods, unless one method has more
+    runs than there are styles, as in a sweep."""
     methods = [record.config.method for record in compared.records]
     crowded = max(map(methods.count, methods)) > len(plot.STYLES)
     used: dict[int, int] = {}
@@ -207,8 +207,8 @@ def _short(values: np.ndarray) -> list[float | None]:
 
 
 def measures(compared: Compared, table: Labels) -> dict[str, Any]:
-    """The table of final measures: `runs` in columns, `rows` of measures; each cell an estimate, its text, and whether
-    it is the highest beyond doubt; None where a run does not have the measure."""
+    """The table of final measures: `runs` in columns, `rows` of measures; each cell has an estimate, its text, and
+    whether it is clearly the highest; None if a run does not have the measure."""
     rows = []
     for column in dict.fromkeys([*compared.columns, *table.shown]):
         cells = [_final(record, column, compared.window) for record in compared.records]
@@ -220,13 +220,13 @@ def measures(compared: Compared, table: Labels) -> dict[str, Any]:
 
 
 def _final(record: Record, column: str, window: int) -> Estimate | None:
-    """Mean over seeds of where their curves end."""
+    """Mean over seeds of the last point of their curves."""
     drawn = curve(record, column, label="", window=window, points=1)
     return None if drawn is None else estimate(drawn.values[:, -1], over="training seeds")
 
 
 def highest(cells: Sequence[Estimate | None]) -> int | None:
-    """Number of the cell whose interval lies above those of all others; None if there is no such cell."""
+    """Index of the cell whose interval lies above those of all others; None if there is none."""
     known = {number: cell for number, cell in enumerate(cells) if cell is not None}
     if len(known) < 2 or not all(math.isfinite(cell["low"]) for cell in known.values()):
         return None
@@ -244,7 +244,7 @@ def _cell(cell: Estimate | None, best: bool) -> dict[str, Any] | None:
 
 
 def rounded(mean: float, half: float | None) -> str:
-    """A mean and the half-width of its interval, to two digits of the latter; alone, to three of its own."""
+    """Formats a mean and the half-width of its interval, to two digits of the latter; without it, to three digits."""
     size = abs(mean) / 10 if half is None else half
     decimals = min(6, max(0, 1 - math.floor(math.log10(size)))) if size > 0 else 2
     text = f"{mean:,.{decimals}f}" + ("" if half is None else f" ± {half:,.{decimals}f}")
@@ -255,7 +255,7 @@ def rounded(mean: float, half: float | None) -> str:
 
 
 def _versions(compared: Compared) -> dict[str, Any]:
-    """Versions that trained the runs, that continued them, and that made the page, beside each other."""
+    """Package versions that trained the runs, resumed them and made the page."""
     known = (comparison.FILE, sweep.FILE, CONFIG)
     values = next(read_json(compared.folder / name) for name in known if (compared.folder / name).exists())
     made = [("trained with", values.get("versions", {}))]

@@ -1,4 +1,4 @@
-"""A server for one person: this machine alone reaches it, and it only answers what it was given to answer."""
+"""A local web server: it is reachable only from this machine and serves only known paths."""
 
 import http
 import http.server
@@ -9,9 +9,9 @@ from advsurprise.errors import UserError
 
 HOST = "127.0.0.1"
 NAMES = (HOST, "localhost")
-"""What a browser may call this machine. Any other name may be a stranger's that points here (DNS rebinding)."""
+"""Allowed host names. Any other may be an attacker's that resolves to this machine (DNS rebinding)."""
 PATIENCE = 10
-"""Seconds that a client may take for a request."""
+"""Timeout of a request in seconds."""
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'",
@@ -19,11 +19,11 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-"""Sent with every answer: nothing is kept, and no other site may show or read it."""
+"""Headers of every response: nothing is cached, and no other site may embed or read it."""
 
 
 class Answer(NamedTuple):
-    """What is sent for a path."""
+    """The response for a path."""
 
     kind: str
     """Its media type."""
@@ -32,11 +32,11 @@ class Answer(NamedTuple):
 
 
 Answers = Mapping[str, Callable[[], Answer]]
-"""An answer for each path there is."""
+"""Maps each known path to its response."""
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Answers GET and HEAD of known paths, asked of this machine by its own name."""
+    """Answers GET and HEAD requests for known paths that use an allowed host name."""
 
     daemon_threads = True
 
@@ -49,15 +49,15 @@ class Server(http.server.ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """Where a browser finds it."""
+        """URL of the server."""
         return f"http://{HOST}:{self.server_port}/"
 
     def handle_error(self, request, client_address) -> None:
-        """A browser that leaves in the middle of an answer is no error."""
+        """Ignores errors: a browser may disconnect during a response."""
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """One request."""
+    """Handles one request."""
 
     server: Server
     timeout = PATIENCE
@@ -88,7 +88,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self._send(http.HTTPStatus.OK, answer, with_body=with_body)
 
     def _is_local(self) -> bool:
-        """Whether the request names this machine, and this port if any."""
+        """Whether the Host header names this machine, and this port if it names one."""
         hosts = self.headers.get_all("Host", [])
         allowed = {each for name in NAMES for each in (name, f"{name}:{self.server.server_port}")}
         return len(hosts) == 1 and hosts[0].lower() in allowed
@@ -108,4 +108,4 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(answer.body)
 
     def log_message(self, format: str, *args) -> None:
-        """Nothing: standard error is for the user's own mistakes."""
+        """Logs nothing: standard error is for the user's mistakes."""

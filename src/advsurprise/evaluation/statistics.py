@@ -1,5 +1,5 @@
-"""Means and 95% intervals of measures. Who is to be generalised over decides the sample: training seeds, if several
-were trained; else the episodes of the one policy (or of players that learn nothing)."""
+"""Means and 95% intervals of measures. The sample is the training seeds if there are several; else the episodes of the
+one policy (or of players that learn nothing)."""
 
 from collections.abc import Sequence
 from typing import Literal, TypedDict
@@ -13,7 +13,7 @@ LEVEL = 0.95
 
 
 class Estimate(TypedDict):
-    """A mean and how well it is known."""
+    """A mean and its interval."""
 
     mean: float
     """Mean over the sample; nan if it is empty."""
@@ -22,16 +22,16 @@ class Estimate(TypedDict):
     high: float
     """Upper end."""
     n: int
-    """Values in the sample."""
+    """Sample size."""
     over: Literal["training seeds", "episodes"]
     """What the sample is made of."""
 
 
 def summarise(by_training_seed: Sequence[dict[str, np.ndarray]]) -> dict[str, Estimate]:
-    """An estimate of every measure, from each training seed's episodes.
+    """Estimates every measure from each training seed's episodes.
 
-    A training seed counts once, by the mean over all its episodes, however many it played. Episodes in which a measure
-    is not a number are left out, and so are training seeds all of whose episodes are.
+    A training seed counts once, by the mean over its episodes, however many it played. Episodes in which a measure is
+    nan are left out, and so are training seeds for which it is nan in every episode.
     """
     if len(by_training_seed) == 1:
         return {name: estimate(values, over="episodes") for name, values in by_training_seed[0].items()}
@@ -46,7 +46,7 @@ def summarise(by_training_seed: Sequence[dict[str, np.ndarray]]) -> dict[str, Es
 
 
 def estimate(values: Float[np.ndarray, " n"], *, over: Literal["training seeds", "episodes"]) -> Estimate:
-    """The mean x̄ and x̄ ± t₀.₉₇₅(n−1) s/√n, Student's interval, of the values that are numbers."""
+    """The mean x̄ and x̄ ± t₀.₉₇₅(n−1) s/√n, Student's interval, of the values that are not nan."""
     known = np.asarray(values, np.float64)
     known = known[~np.isnan(known)]
     number, centre = len(known), mean_known(known)
@@ -57,12 +57,12 @@ def estimate(values: Float[np.ndarray, " n"], *, over: Literal["training seeds",
 
 
 def mean_known(values: Float[np.ndarray, " n"]) -> float:
-    """Mean of the values that are numbers; nan if none is."""
+    """Mean of the values that are not nan; nan if there are none."""
     known = np.asarray(values, np.float64)
     known = known[~np.isnan(known)]
     return float(np.mean(known)) if len(known) else float("nan")
 
 
 def pooled(samples: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The episodes of several evaluations of one policy, one after the other."""
+    """Concatenates the episodes of several evaluations of one policy."""
     return {name: np.concatenate([sample[name] for sample in samples]) for name in samples[0]}

@@ -1,8 +1,8 @@
-"""A table of runs in one folder, each trained by a command of its own.
+"""A table of runs in one folder, each trained by its own command.
 
-sweep.json    what was asked for, and the status of every run
-NAME/         an ordinary run folder
-NAME.log      what its command has printed
+sweep.json    the configuration and the status of every run
+NAME/         the run folder
+NAME.log      output of its command
 """
 
 import dataclasses
@@ -22,24 +22,24 @@ from advsurprise.training.run import updates_done
 
 FILE = "sweep.json"
 SHOWN = 3
-"""Most fields that differ which a refusal names."""
+"""Most differing fields that an error message names."""
 
 
 @runtime_checkable
 class Engine(Protocol):
-    """Runs jobs and reports the status of each: for each that failed the reason, and the signal that stopped them."""
+    """Runs jobs and reports their status; returns the reason for each failed job, and the signal that stopped them."""
 
     def __call__(self, jobs: Sequence[Job], *, notice: Notice) -> tuple[dict[str, str], int]: ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-    """What is trained."""
+    """The configuration of a sweep."""
 
     configs: dict[str, RunConfig]
-    """Every run under its name."""
+    """All runs by name."""
     command: str
-    """What was typed: given again, it goes on."""
+    """The command line; running it again resumes the sweep."""
 
 
 def is_sweep(folder: pathlib.Path) -> bool:
@@ -48,33 +48,33 @@ def is_sweep(folder: pathlib.Path) -> bool:
 
 
 def read(folder: pathlib.Path) -> Sweep:
-    """The sweep in a folder."""
+    """Reads the sweep in a folder."""
     path = folder / FILE
     try:
         values = json.loads(path.read_text())
         configs = {name: dict(run["config"]) for name, run in values["runs"].items()}
         command = str(values["command"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise UserError(f"{path} is damaged: it does not hold a table of runs") from None
+        raise UserError(f"{path} is damaged: it is not a valid sweep") from None
     return Sweep({name: from_dict(config, source=f"{path}, {name}") for name, config in configs.items()}, command)
 
 
-def check(asked: Sweep, folder: pathlib.Path) -> None:
-    """Refuses what cannot be trained, and a folder that holds something else than this very table. Changes nothing."""
+def check(sweep: Sweep, folder: pathlib.Path) -> None:
+    """Checks that every run can be trained and that the folder is empty or holds this sweep. Changes nothing."""
     refuse_other(folder, there=is_sweep(folder), kind="sweep")
     if is_sweep(folder):
-        _check_same(asked, read(folder), folder)
-    for name, cfg in asked.configs.items():
+        _check_same(sweep, read(folder), folder)
+    for name, cfg in sweep.configs.items():
         try:
-            # Where it will be trained there may be other devices than here.
+            # The machine that trains the run may have other devices.
             check_loop(dataclasses.replace(cfg, devices=1))
             check_folder(cfg, folder / name, fresh=False)
         except UserError as error:
             raise UserError(f"{name}: {error}") from None
 
 
-def _check_same(asked: Sweep, existing: Sweep, folder: pathlib.Path) -> None:
-    mine, theirs = (_plain(each.configs) for each in (asked, existing))
+def _check_same(sweep: Sweep, existing: Sweep, folder: pathlib.Path) -> None:
+    mine, theirs = (_plain(each.configs) for each in (sweep, existing))
     if mine == theirs:
         return
     gone, new = (sorted(one.keys() - other.keys()) for one, other in ((theirs, mine), (mine, theirs)))
@@ -83,11 +83,11 @@ def _check_same(asked: Sweep, existing: Sweep, folder: pathlib.Path) -> None:
     else:
         name = next(name for name in mine if mine[name] != theirs[name])
         what = f"{name}: {_difference(mine[name], theirs[name])}"
-    raise UserError(f"{folder} holds another sweep than the one asked for ({what}); choose another with --out")
+    raise UserError(f"{folder} holds another sweep ({what}); choose another folder with --out")
 
 
 def _plain(configs: Mapping[str, RunConfig]) -> dict[str, Any]:
-    """As JSON has them, which knows no tuples."""
+    """Configurations as in JSON, which has no tuples."""
     return json.loads(json.dumps({name: cfg.as_dict() for name, cfg in configs.items()}))
 
 
@@ -99,22 +99,22 @@ def _difference(mine: dict[str, Any], theirs: dict[str, Any]) -> str:
 # ------------------------------------------------------------------------------------------------------ training
 
 
-def train(asked: Sweep, folder: pathlib.Path, engine: Engine, *, about: dict[str, Any], log: Log) -> dict[str, Any]:
-    """Trains the runs that are not finished, and keeps sweep.json up to date: the signal that stopped it (0 if none
-    did), and the status of every run."""
+def train(sweep: Sweep, folder: pathlib.Path, engine: Engine, *, about: dict[str, Any], log: Log) -> dict[str, Any]:
+    """Trains the unfinished runs, keeps sweep.json up to date, and returns the signal that stopped it (0 if none) and
+    the status of every run."""
     with locked(folder):
-        ledger = _Ledger(asked, folder, about)
+        ledger = _Ledger(sweep, folder, about)
         left = [name for name, run in ledger.runs.items() if run["status"] != "done"]
-        if len(left) < len(asked.configs):
-            log(f"{len(asked.configs) - len(left)} of {len(asked.configs)} runs are already trained: skipped")
-        jobs = [job(asked.configs[name], folder / name) for name in left]
+        if len(left) < len(sweep.configs):
+            log(f"{len(sweep.configs) - len(left)} of {len(sweep.configs)} runs are already trained: skipped")
+        jobs = [job(sweep.configs[name], folder / name) for name in left]
         failed, signal = engine(jobs, notice=ledger.note) if jobs else ({}, 0)
     runs = {name: {key: run[key] for key in ("status", "retries", "reason")} for name, run in ledger.runs.items()}
-    return {"sweep": str(folder), "runs": runs, "failed": failed, "signal": signal, "command": asked.command}
+    return {"sweep": str(folder), "runs": runs, "failed": failed, "signal": signal, "command": sweep.command}
 
 
 def job(cfg: RunConfig, folder: pathlib.Path) -> Job:
-    """The command that trains a run, or goes on with it."""
+    """The command that trains or resumes a run."""
     words = provenance.train_words({cfg.method: cfg}, folder)
     command = (sys.executable, "-m", "advsurprise", *words, "--json")
     steps = cfg.updates * cfg.steps_per_update
@@ -124,11 +124,11 @@ def job(cfg: RunConfig, folder: pathlib.Path) -> Job:
 class _Ledger:
     """Writes the status of every run whenever it changes."""
 
-    def __init__(self, asked: Sweep, folder: pathlib.Path, about: dict[str, Any]):
-        self._path, self._about = folder / FILE, {"command": asked.command, **about}
+    def __init__(self, sweep: Sweep, folder: pathlib.Path, about: dict[str, Any]):
+        self._path, self._about = folder / FILE, {"command": sweep.command, **about}
         before = read_json(self._path).get("runs", {})
-        self._retries = {name: before.get(name, {}).get("retries", 0) for name in asked.configs}
-        self.runs = {name: _entry(cfg, folder / name, self._retries[name]) for name, cfg in asked.configs.items()}
+        self._retries = {name: before.get(name, {}).get("retries", 0) for name in sweep.configs}
+        self.runs = {name: _entry(cfg, folder / name, self._retries[name]) for name, cfg in sweep.configs.items()}
         self._write()
 
     def note(self, event: Event) -> None:
@@ -151,11 +151,11 @@ def _entry(cfg: RunConfig, folder: pathlib.Path, retries: int) -> dict[str, Any]
     }
 
 
-# ------------------------------------------------------------------------------------------------------- for people
+# ------------------------------------------------------------------------------------------------------- output
 
 
-def plan(asked: Sweep, folder: pathlib.Path) -> dict[str, Any]:
-    """What would be trained."""
+def plan(sweep: Sweep, folder: pathlib.Path) -> dict[str, Any]:
+    """The runs that would be trained, for a dry run."""
     runs = {
         name: {
             "command": provenance.train_command({cfg.method: cfg}, folder / name),
@@ -163,29 +163,29 @@ def plan(asked: Sweep, folder: pathlib.Path) -> dict[str, Any]:
             "seeds": list(cfg.seeds),
             "done": updates_done(folder / name) * cfg.steps_per_update,
         }
-        for name, cfg in asked.configs.items()
+        for name, cfg in sweep.configs.items()
     }
     left = sum(max(0, run["steps"] - run["done"]) * len(run["seeds"]) for run in runs.values())
     return {"sweep": str(folder), "runs": runs, "steps_left": left}
 
 
 def plan_text(result: dict[str, Any]) -> str:
-    """What would be trained, for a person."""
+    """The plan as text."""
     lines = [f"{len(result['runs'])} runs in {result['sweep']}: nothing was trained or written"]
     for name, run in result["runs"].items():
         lines += [
             f"  {name}: {run['done']:,} of {run['steps']:,} steps, {len(run['seeds'])} seed(s)",
             f"    {run['command']}",
         ]
-    return "\n".join([*lines, f"{result['steps_left']:,} steps of all seeds are left"])
+    return "\n".join([*lines, f"{result['steps_left']:,} steps left over all seeds"])
 
 
 def text(result: dict[str, Any]) -> str:
-    """The status of the runs, for a person."""
+    """The status of the runs as text."""
     folder, runs = result["sweep"], result["runs"]
     done = sum(run["status"] == "done" for run in runs.values())
     lines = [f"{done} of {len(runs)} runs are trained: {folder}"]
     lines += [f"  {name} failed: {why}" for name, why in result["failed"].items()]
     if done < len(runs):
-        return "\n".join([*lines, f"Go on: {result['command']}"])
+        return "\n".join([*lines, f"Continue: {result['command']}"])
     return "\n".join([*lines, f"Compare them: advsurprise plot {folder}", f"One page:     advsurprise report {folder}"])

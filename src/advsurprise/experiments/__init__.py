@@ -1,1 +1,1 @@
-"""Figures of the documentation, each a module that makes its numbers and draws them."""
+"""Figures and tables of the documentation, and the experiments behind them."""

@@ -1,8 +1,8 @@
-"""Makes one of the zoo's agents from a run of one seed: freezes it, lets it play, and writes its card.
+"""Makes a zoo agent from a run of one seed: freezes it, evaluates it and writes its card.
 
     python -m advsurprise.experiments.agents runs/four --name rooms-four --shown end/rooms_episode --sees "…"
 
-The command on a card trains the run again.
+The command on the card trains the run again.
 """
 
 import datetime
@@ -25,46 +25,46 @@ from advsurprise.training.frozen import freeze
 from advsurprise.training.run import keep_compiled
 
 MAX_BYTES = 2_000_000
-"""Most bytes of an agent's tensors."""
+"""Largest size of an agent's tensors."""
 EPISODES, SEEDS = 200, 10
-"""Episodes that an agent is evaluated in, and evaluation seeds that share them."""
+"""Evaluation episodes, and the evaluation seeds that share them."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Which run, and what its card says."""
+    """The run, and text for its card."""
 
     run: Annotated[tyro.conf.Positional[pathlib.Path], tyro.conf.arg(metavar="RUN")]
-    """Folder of the run."""
+    """The run folder."""
     name: str
     """Name of the agent."""
     shown: tuple[str, ...]
-    """Measures that tell most about it, as `advsurprise eval RUN --json` calls them."""
+    """Its most telling measures, by their names in `advsurprise eval RUN --json`."""
     sees: str
-    """What a person sees in its replay, in a sentence or two."""
+    """What its replay shows, in a sentence or two."""
     into: pathlib.Path = zoo.AGENTS
-    """Folder of all agents."""
+    """Folder that holds all agents."""
 
 
 def make(settings: Settings) -> dict[str, Any]:
     """Writes the agent's folder and returns its card."""
     run = api.load(settings.run)
     if len(run.agents) != 1:
-        raise UserError(f"{settings.run} has {len(run.agents)} seeds; an agent of the zoo is the only one of its run")
+        raise UserError(f"{settings.run} has {len(run.agents)} seeds; a zoo agent comes from a run with one seed")
     versions = read_json(settings.run / CONFIG)["versions"]
     folder = settings.into / settings.name
     shutil.rmtree(folder, ignore_errors=True)
     record = checkpoint.read_record(freeze(run.config, run.agents, run.updates, folder, made_with=versions))
     if record["tensors"]["bytes"] > MAX_BYTES:
-        raise UserError(f"{settings.name} has {record['tensors']['bytes']} bytes; an agent has at most {MAX_BYTES}")
-    # What plays is what ships.
+        raise UserError(f"{settings.name} has {record['tensors']['bytes']} bytes; the limit is {MAX_BYTES}")
+    # Evaluates the frozen agent that ships.
     card = card_of(api.load(folder), settings) | {"versions": versions, **_size(record)}
     files.write(folder / zoo.CARD, json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     return card
 
 
 def card_of(agent: api.Trained, settings: Settings) -> dict[str, Any]:
-    """What an agent is, how it was made and how it plays."""
+    """The card of an agent: what it is, how it was made and how it plays."""
     cfg, method = agent.config, agent.agents[0].method
     table = labels.of_method(method)
     at_handovers = [name for group in table.handovers(method.roles).values() for name in group]
@@ -96,7 +96,7 @@ def _size(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rounded(estimate: Estimate) -> dict[str, Any]:
-    """Six digits are enough for a card; null where nothing was measured."""
+    """An estimate rounded to six digits, with null for nan."""
 
     def rounded(value: Any) -> Any:
         if not isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Rows of results, and cells and tables of Markdown made of them."""
+"""Reads rows of results, and formats them as Markdown cells and tables."""
 
 import csv
 import math
@@ -13,13 +13,13 @@ from advsurprise.evaluation.statistics import estimate
 
 
 def read_csv(path: pathlib.Path) -> list[dict[str, Any]]:
-    """Rows of a CSV file, numbers as numbers."""
+    """Rows of a CSV file, with numbers parsed."""
     with open(path, newline="") as file:
         return [_numbers(row) for row in csv.DictReader(file)]
 
 
 def _numbers(row: dict[str, str]) -> dict[str, Any]:
-    """A row with numbers in place of texts that are some."""
+    """Parses the numbers in a row."""
     values: dict[str, Any] = dict(row)
     for name, text in row.items():
         try:
@@ -39,13 +39,13 @@ def seed_means(rows: Iterable[dict[str, Any]], column: str, first: float, last: 
 
 
 def binned(rows: Sequence[dict[str, Any]], columns: Sequence[str], bins: int) -> list[dict[str, Any]]:
-    """Means of some columns over equal stretches of each seed's updates; empty where no update had a value."""
+    """Means of some columns over equal bins of each seed's updates; empty if no update in a bin has a value."""
     result = []
     for seed in sorted({row["seed"] for row in rows}):
         mine = [row for row in rows if row["seed"] == seed]
         size = math.ceil(len(mine) / bins)
-        stretches = [mine[begin : begin + size] for begin in range(0, len(mine), size)]
-        result += [{"seed": seed, "step": each[-1]["step"]} | _means(each, columns) for each in stretches]
+        parts = [mine[start : start + size] for start in range(0, len(mine), size)]
+        result += [{"seed": seed, "step": each[-1]["step"]} | _means(each, columns) for each in parts]
     return result
 
 
@@ -56,13 +56,13 @@ def _means(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> dict[str, 
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
-    """A table whose first columns are words and whose others are numbers."""
+    """A Markdown table; its first `left` columns are left-aligned, the others right-aligned."""
     rule = ["---" if index < left else "---:" for index in range(len(head))]
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *rows)) + "\n"
 
 
 def with_interval(mean: float, low: float, high: float, digits: int) -> str:
-    """A mean and its interval."""
+    """Formats a mean and its interval."""
     # Adding 0 turns a rounded −0 into 0.
     centre, below, above = (f"{round(value, digits) + 0.0:.{digits}f}" for value in (mean, low, high))
     return f"{centre} [{below}, {above}]"
@@ -81,7 +81,7 @@ def bootstrapped(values: Sequence[float], digits: int) -> str:
 
 
 def played(measures: dict[str, Any], column: str, digits: int, *, interval: bool) -> str:
-    """What an evaluation measured."""
+    """Formats a measure of an evaluation."""
     cell = measures[column]
     if interval:
         return with_interval(cell["mean"], cell["low"], cell["high"], digits)

@@ -1,4 +1,4 @@
-"""Tables of claims, of tuning and of variants for the documentation."""
+"""Tables of claims, tuning and variants for the documentation."""
 
 import json
 import pathlib
@@ -11,13 +11,16 @@ from advsurprise.experiments.figure import LAST, Results
 from advsurprise.experiments.reproduce import CLAIMS, FIGURES
 from advsurprise.experiments.variants_plot import DRAWN
 
-PUBLISHED = ("coverage", "control", "emergence", "horizon", "incentive")
-"""Figures whose claims are on a page."""
+PUBLISHED = (
+    *("coverage", "control", "emergence", "horizon", "incentive"),
+    *("atari-zero-shot", "doom-zero-shot", "doom-coverage"),
+)
+"""Figures whose claims are in the documentation."""
 ROOMS, STILLED = "end/rooms_episode", "end/stilled"
 
 
 def claims(figure: str) -> Callable[[pathlib.Path], str]:
-    """The claims of one figure, with what was measured."""
+    """Table of the claims of one figure, with the measured values."""
 
     def make(results: pathlib.Path) -> str:
         every = json.loads((results.parents[1] / "results" / CLAIMS).read_text())
@@ -42,7 +45,7 @@ def _number(value: float | None) -> str:
 
 
 def measured(figure: str, columns: dict[str, str]) -> Callable[[pathlib.Path], str]:
-    """What the frozen policies of every arm did."""
+    """Table of measures of every arm's frozen policies."""
 
     def make(results: pathlib.Path) -> str:
         read = Results.read(results.parents[1] / "results" / figure)
@@ -56,7 +59,7 @@ def measured(figure: str, columns: dict[str, str]) -> Callable[[pathlib.Path], s
 
 
 def tuned(results: pathlib.Path) -> str:
-    """What every setting was worth to its method; the chosen one in bold."""
+    """Table of every setting's value for its method; the chosen one in bold."""
     sweep = json.loads((results / "tuning.json").read_text())
     rows = []
     for method, each in sweep["methods"].items():
@@ -68,13 +71,13 @@ def tuned(results: pathlib.Path) -> str:
 
 
 def varied(results: pathlib.Path) -> str:
-    """Rooms and stilled rooms of every variant, at the end of its training."""
+    """Table of rooms visited and stilled by every variant, at the end of training."""
     rows = read_csv(results / "variants.csv")
     return _variants(rows, dict.fromkeys(row["arm"] for row in rows))
 
 
 def two_models(results: pathlib.Path) -> str:
-    """The same of those with two models, and of what they are to be compared with."""
+    """The same for the variants with two models and those they are compared with."""
     rows = read_csv(results / "variants.csv")
     further = (row["arm"] for row in rows if "two-models" in row["arm"])
     return _variants(rows, dict.fromkeys((*DRAWN, *further)))

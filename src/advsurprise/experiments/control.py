@@ -8,7 +8,7 @@ WORLD, FLIPS = "rooms/switch", "end/uses"
 ORDER = "flips: Adversarial Surprise with the round's buffer > SMiRL ~ Adversarial Surprise > ASP, RND"
 MEASURE = "switch flips per episode, frozen policies"
 MARGIN = 0.1
-"""Flips per episode up to which two methods are alike."""
+"""Largest difference in flips per episode at which two methods count as alike."""
 PAIRS = (("as-round", "smirl"), ("as-round", "as"), ("as", "asp"), ("as", "rnd"), ("smirl", "asp"), ("smirl", "rnd"))
 
 

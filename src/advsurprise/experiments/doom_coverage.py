@@ -1,4 +1,4 @@
-"""Where bodies are in Take Cover's corridor, over training (section 5, Q1). No method sees the position."""
+"""Positions in Take Cover's corridor over training (section 5, Q1). No method observes the position."""
 
 import dataclasses
 import textwrap
@@ -20,15 +20,15 @@ WORLD, START = "doom/take-cover", 384
 EDGES = POSITIONS["take-cover"]
 SHARES = Measure("position_y", "", edges=EDGES).shares
 VISITED = 1 / 1000
-"""Share of the steps in a bin from which on it is visited."""
+"""Share of steps from which a bin counts as visited."""
 ALL = 0.99
 """Share of the bins that counts as all of them."""
 EARLY = 0.1
-"""Beginning of training, as a share of it."""
+"""The start of training, as a share of it."""
 FAINTEST = -4
-"""Decimal logarithm of the share that is drawn black, with all below it."""
+"""log10 of the share at and below which a bin is drawn black."""
 COLUMNS = 4
-"""Most panels side by side."""
+"""Most panels in a row."""
 CAPTION = (
     "means over training seeds; dashed: where episodes begin; below: every training seed, last tenth of training; "
     "visits: share of the 23 bins with 1/1000 of all steps or more; covers: exp(entropy) / 23"
@@ -38,25 +38,24 @@ ENDS = {
     "rnd": "RND fails to explore both ends of the corridor within the first 1000 training steps",
     "smirl": "SMiRL fails to explore the right end of the corridor within the first 1000 training steps",
 }
-"""What the paper says that others do."""
+"""The paper's claims about other methods."""
 BASELINES, RANDOM = zero_shot.BASELINES, "random-play"
 NOT_THERE = zero_shot.NOT_THERE
 ARMS = {name: arm for name, arm in zero_shot.ARMS.items() if arm.learns}
 ARMS[RANDOM] = Arm("random play", "random", {"bodies": 16, "steps": 65_536}, learns=False)
-"""Those of the zero-shot figure, and random play for longer than there: the first 128 steps of a body are less than two
-episodes, and nearer to where they begin than later ones (0.67 by `evenness`, where longer runs have 0.76 to
-0.80)."""
+"""The arms of the zero-shot figure, with longer random play: the first 128 steps of a body are less than two episodes,
+and closer to the start position than later ones (`evenness` 0.67, against 0.76 to 0.80 in longer runs)."""
 RANDOM_ERROR = 0.02
-"""How far one run of random play is from the next by `evenness`: intervals of differences from it are wider by that."""
+"""Spread of `evenness` between runs of random play: intervals of differences from it are widened by this."""
 
 
 class Stretch(NamedTuple):
     """A part of training."""
 
     name: str
-    """What a person calls it."""
+    """Its label."""
     covers: Callable[[Float[np.ndarray, " T"]], Bool[np.ndarray, " T"]]
-    """Which of some steps, as shares of training, lie in it."""
+    """Whether steps, given as shares of training, lie in it."""
 
 
 BEGINNING = Stretch("first tenth of training", lambda share: (share <= EARLY) | (share == share[0]))
@@ -65,12 +64,12 @@ THROUGHOUT = Stretch("all of training", lambda share: share > 0)
 
 
 class Positions(NamedTuple):
-    """Where the bodies of an arm were."""
+    """Positions of an arm's bodies."""
 
     steps: Float[np.ndarray, " T"]
-    """Environment steps after which each row was written."""
+    """Environment steps at each row."""
     shares: Float[np.ndarray, "S T bins"]
-    """Share of the steps since the row before in each bin, for every training seed."""
+    """Share of the steps since the previous row in each bin, per training seed."""
 
     def within(self, stretch: Stretch) -> Float[np.ndarray, "S bins"]:
         """Each training seed's distribution over a part of training."""
@@ -79,12 +78,12 @@ class Positions(NamedTuple):
         return total / total.sum(axis=1, keepdims=True)
 
     def as_one(self) -> "Positions":
-        """All rows as one."""
+        """All rows merged into one."""
         return Positions(self.steps[-1:], self.within(THROUGHOUT)[:, None])
 
 
 def positions(results: Results, arm: str) -> Positions | None:
-    """Where an arm's bodies were; None if there are no such rows."""
+    """Positions of an arm's bodies; None if there are no rows."""
     mine = Results(tuple(row for row in results.rows if row["arm"] == arm), ())
     curves = [mine.curve(WORLD, arm, column) for column in SHARES]
     shares = np.stack([values for _, values in curves], axis=-1)
@@ -93,9 +92,9 @@ def positions(results: Results, arm: str) -> Positions | None:
 
 
 def everyone(results: Results) -> dict[str, Positions]:
-    """Where the bodies of all arms were that there are; what does not learn has one row."""
-    by_arm = {arm: there for arm in ARMS if (there := positions(results, arm))}
-    return {arm: there if ARMS[arm].learns else there.as_one() for arm, there in by_arm.items()}
+    """Positions of all arms that have results; an arm that does not learn has one row."""
+    by_arm = {arm: each for arm in ARMS if (each := positions(results, arm))}
+    return {arm: each if ARMS[arm].learns else each.as_one() for arm, each in by_arm.items()}
 
 
 def visited(shares: Float[np.ndarray, "S bins"]) -> Float[np.ndarray, " S"]:
@@ -104,7 +103,7 @@ def visited(shares: Float[np.ndarray, "S bins"]) -> Float[np.ndarray, " S"]:
 
 
 def evenness(shares: Float[np.ndarray, "S bins"]) -> Float[np.ndarray, " S"]:
-    """exp of the entropy over the number of bins: 1 for equal shares, 1/23 for a body that never leaves its bin."""
+    """exp(entropy) / number of bins: 1 for equal shares, 1/23 for a body that never leaves its bin."""
     entropy = -np.sum(shares * np.log(np.where(shares > 0, shares, 1.0)), axis=1)
     return np.exp(entropy) / shares.shape[1]
 
@@ -113,7 +112,7 @@ def evenness(shares: Float[np.ndarray, "S bins"]) -> Float[np.ndarray, " S"]:
 
 
 def judge(results: Results) -> list[Claim]:
-    """Claim 6, of the arms that there are."""
+    """Judges claim 6, for the arms that have results."""
     by_arm = everyone(results)
     made = []
     if "as" in by_arm:
@@ -140,7 +139,7 @@ def _not_whole(by_arm: dict[str, Positions], arm: str) -> Claim:
 
 
 def _measure(by_arm: dict[str, Positions], stretch: Stretch) -> str:
-    """What is measured, and what random play has of it."""
+    """Description of the measure, with the value of random play."""
     reference = f"; random play {visited(by_arm[RANDOM].within(THROUGHOUT)).mean():.2f}" if RANDOM in by_arm else ""
     return f"share of {len(SHARES)} bins with 1/1000 of the steps or more, {stretch.name}{reference}"
 
@@ -161,35 +160,35 @@ def _more_even(by_arm: dict[str, Positions], arm: str, stretch: Stretch) -> Clai
 
 
 def draw(results: Results) -> dict[str, bytes]:
-    """A heat map of positions over training for every arm, on one scale, each above its seeds' last tenth."""
+    """Draws a heat map of positions over training for every arm, each above its seeds' last tenth, on one scale."""
     return plot.saved(drawing(results))
 
 
 def drawing(results: Results):
-    """The same as a figure of matplotlib's."""
+    """The same as a matplotlib figure."""
     from matplotlib.figure import Figure as Drawing
 
     by_arm = everyone(results)
     if not by_arm:
-        raise UserError(f"no run has {SHARES[0]} and the like in its metrics: they are older than these columns")
+        raise UserError(f"no run has {SHARES[0]} and the like in its metrics: the runs are older than these columns")
     lines = -(-len(by_arm) // COLUMNS)
     columns = -(-len(by_arm) // lines)
     width = 1.55 + 2 * columns
     height = 3.0 * lines + 0.65
     made = Drawing(figsize=(width, height))
-    # In inches. The third of every three lines is room for the axis of positions and the next title.
+    # In inches. Every third row is space for the axis of positions and the next title.
     room = {"left": 0.65 / width, "right": 1 - 0.95 / width, "top": 1 - 0.4 / height, "bottom": 0.1 / height}
     ratios = [2.6, 1, 0.95] * lines
     grid = made.add_gridspec(3 * lines, columns, height_ratios=ratios, wspace=0.1, hspace=0.06, **room)
-    end = max((there.steps[-1] for arm, there in by_arm.items() if ARMS[arm].learns), default=1.0)
+    end = max((each.steps[-1] for arm, each in by_arm.items() if ARMS[arm].learns), default=1.0)
     images = []
-    for number, (arm, there) in enumerate(by_arm.items()):
+    for number, (arm, where) in enumerate(by_arm.items()):
         line, column = divmod(number, columns)
         above, below = (made.add_subplot(grid[3 * line + place, column]) for place in (0, 1))
-        # What does not learn is drawn for as long as the others.
-        there = there if ARMS[arm].learns else there._replace(steps=np.asarray([end]))
-        images.append(_heat(above, ARMS[arm].label, there, end))
-        _last(below, there, plot.colour(ARMS[arm].method))
+        # An arm that does not learn is drawn for as long as the others.
+        where = where if ARMS[arm].learns else where._replace(steps=np.asarray([end]))
+        images.append(_heat(above, ARMS[arm].label, where, end))
+        _last(below, where, plot.colour(ARMS[arm].method))
         for axis, label in ((above, "environment steps"), (below, "share")):
             axis.tick_params(labelsize=7, labelleft=column == 0)
             axis.set_ylabel(label if column == 0 else "", fontsize=8)
@@ -201,24 +200,24 @@ def drawing(results: Results):
     return made
 
 
-def _heat(axis, label: str, there: Positions, end: float):
-    """Positions over training, which runs downwards."""
+def _heat(axis, label: str, where: Positions, end: float):
+    """Draws positions over training, which runs downwards."""
     from matplotlib.ticker import EngFormatter
 
-    share = np.log10(np.maximum(there.shares.mean(axis=0), 10.0**FAINTEST))
-    image = axis.pcolormesh(EDGES, [0.0, *there.steps], share, cmap="inferno", vmin=FAINTEST, vmax=0, rasterized=True)
+    share = np.log10(np.maximum(where.shares.mean(axis=0), 10.0**FAINTEST))
+    image = axis.pcolormesh(EDGES, [0.0, *where.steps], share, cmap="inferno", vmin=FAINTEST, vmax=0, rasterized=True)
     _corridor(axis, "white")
     axis.set_xticks([])
     axis.set_ylim(end, 0)
     axis.yaxis.set_major_formatter(EngFormatter(sep=""))
-    both = (each(there.within(THROUGHOUT)).mean() for each in (visited, evenness))
+    both = (each(where.within(THROUGHOUT)).mean() for each in (visited, evenness))
     axis.set_title("{}\nvisits {:.0%}, covers {:.0%}".format(label, *both), fontsize=8)
     return image
 
 
-def _last(axis, there: Positions, colour: str) -> None:
-    """Every training seed's distribution at the end of training."""
-    for seed in np.maximum(there.within(END), 10.0**FAINTEST):
+def _last(axis, where: Positions, colour: str) -> None:
+    """Draws every training seed's distribution at the end of training."""
+    for seed in np.maximum(where.within(END), 10.0**FAINTEST):
         axis.stairs(seed, EDGES, baseline=None, color=colour, linewidth=0.8, alpha=0.7)
     _corridor(axis, "#777777")
     axis.set_yscale("log")
@@ -232,7 +231,7 @@ def _last(axis, there: Positions, colour: str) -> None:
 
 
 def _corridor(axis, colour: str) -> None:
-    """The corridor as the body sees it, its left on the left, and where it begins."""
+    """Orients the axis as the body sees the corridor, left on the left, and marks the start position."""
     axis.set_xlim(EDGES[-1], EDGES[0])
     axis.axvline(START, color=colour, linewidth=0.8, linestyle=(0, (4, 3)))
 

@@ -13,16 +13,16 @@ from advsurprise.experiments.figure import Figure, Results
 def curve_of(
     column: str, label: str, method: str, steps: Float[np.ndarray, " T"], values: Float[np.ndarray, "S T"]
 ) -> Curve | None:
-    """A curve over training seeds, without the steps at which no seed has a value; None if there are no others."""
-    there = np.isfinite(values).any(axis=0)
-    if not there.any():
+    """A curve over training seeds, without the steps at which no seed has a value; None if no step is left."""
+    known = np.isfinite(values).any(axis=0)
+    if not known.any():
         return None
-    values, seeds = values[:, there], tuple(range(len(values)))
-    return Curve(column, label, method, seeds, steps[there].astype(int), values, *summarise(values))
+    values, seeds = values[:, known], tuple(range(len(values)))
+    return Curve(column, label, method, seeds, steps[known].astype(int), values, *summarise(values))
 
 
 def learning_curves(figure: Figure, results: Results) -> dict[str, bytes]:
-    """The figure as PNG and PDF: a panel for every measure, a line for every arm and world."""
+    """The figure as PNG and PDF: one panel per measure, one line per arm and world."""
     worlds = list(figure.worlds)
     panels: dict[str, list[Curve]] = {}
     for column in figure.drawn:
@@ -35,7 +35,7 @@ def learning_curves(figure: Figure, results: Results) -> dict[str, bytes]:
     )
     panels = {name: panel for name, panel in panels.items() if panel}
     if not panels:
-        raise UserError(f"there is nothing to draw of {figure.name} yet, as no measure has a value: train for longer")
+        raise UserError(f"nothing to draw of {figure.name} yet, as no measure has a value: train for longer")
     return plot.rendered(panels, caption, spec)
 
 

@@ -1,5 +1,5 @@
-"""What Control does at the end of its first turn, over training (section 5, Q3; appendix B): to the dark room, then the
-door shut, then locked."""
+"""What Control has done by the end of its first turn, over training (section 5, Q3; appendix B): go to the dark room,
+then shut the door, then lock it."""
 
 import numpy as np
 
@@ -8,9 +8,9 @@ from advsurprise.experiments.settings import arms
 from advsurprise.experiments.verdicts import change_point, difference, mean, verdict
 
 FIRST = 0.1
-"""The beginning of training: steps up to this share of it."""
+"""The start of training: steps up to this share of it."""
 RISE = 0.1
-"""Share of the episodes by which a curve has to rise for a change to be dated."""
+"""Rise of a curve, in share of episodes, that counts as a change."""
 DARK, SHUT, LOCKED = (f"handover/control/first/{name}" for name in ("in_dark", "shut_in", "locked_in"))
 SHUT_OUT, STAYED = (f"handover/explore/first/{name}" for name in ("doors_closed", "in_dark"))
 PHASES = "two phase transitions: first to the dark room, then shut or locked in it"
@@ -36,7 +36,7 @@ def judge(results: Results) -> list[Claim]:
 
 
 def _later(results: Results, world: str, column: str, sentence: str, paper: str) -> Claim:
-    """That a behaviour appears after Control has come to go to the dark room."""
+    """The claim that a behaviour appears after Control has learnt to go to the dark room."""
     curves = [results.curve(world, "as", name) for name in (DARK, column)]
     dates = [np.asarray([change_point(steps, one, rise=RISE) for one in values]) for steps, values in curves]
     between = dates[1] - dates[0]
@@ -46,17 +46,17 @@ def _later(results: Results, world: str, column: str, sentence: str, paper: str)
 
 
 def _more_often(results: Results, world: str, column: str, behaviour: str, paper: str) -> Claim:
-    """That a behaviour is more frequent at the end of training than at its beginning."""
+    """The claim that a behaviour is more frequent at the end of training than at its start."""
     steps, values = results.curve(world, "as", column)
-    begin = np.nanmean(values[:, steps <= FIRST * steps[-1]], axis=1)
-    ours, low, high = difference(results.at_end(world, "as", column), begin)
+    at_start = np.nanmean(values[:, steps <= FIRST * steps[-1]], axis=1)
+    ours, low, high = difference(results.at_end(world, "as", column), at_start)
     measure = "share of the episodes, end of training less its beginning"
     sentence = f"{world}: {behaviour}, more and more often"
     return Claim(sentence, paper, measure, ours, low, high, len(values), verdict(low, high))
 
 
 def _answers(results: Results, world: str) -> list[Claim]:
-    """What Explore does about Control's dark room."""
+    """Claims about how Explore responds to Control's dark room."""
     here, there = (results.at_end(world, "as", column) for column in (DARK, STAYED))
     ours, low, high = difference(here, there)
     measure = "share of the episodes in the dark room, end of Control's turn less end of Explore's, end of training"

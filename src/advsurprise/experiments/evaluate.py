@@ -1,8 +1,8 @@
-"""What a run's frozen policies do, training seed by training seed, on layouts or in games that no training used.
+"""Evaluates a run's frozen policies, per training seed, on layouts or in games that training did not use.
 
 python -m advsurprise.experiments.evaluate RUN --episodes 500    # writes RUN/frozen.json
 
-frozen.json is a list: an entry for every number of steps and every player, with the means of each training seed.
+frozen.json is a list with one entry per number of steps and player, which holds the means of each training seed.
 """
 
 import dataclasses
@@ -24,39 +24,39 @@ from advsurprise.training.run import keep_compiled
 
 FILE = "frozen.json"
 EVALUATION_SEEDS = 10
-"""Seeds that share the episodes in a pure world."""
+"""Evaluation seeds that share the episodes in a pure world."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Frozen:
-    """Plays the policies of a run."""
+    """Evaluates the policies of a run."""
 
     run: tyro.conf.Positional[pathlib.Path]
-    """The run."""
+    """The run folder."""
     episodes: int = 500
-    """Episodes of each training seed and player."""
+    """Episodes per training seed and player."""
     players: tuple[str, ...] = (SAMPLED,)
     """Who plays: sampled, greedy, or ROLE alone (that role's policy on every turn)."""
     end: bool = False
-    """Whether this is the end of training."""
+    """Whether training has finished."""
 
 
-def play(asked: Frozen) -> None:
-    """Plays, and writes the means of every measure for each training seed."""
+def play(args: Frozen) -> None:
+    """Plays, and writes the mean of every measure for each training seed."""
     keep_compiled()
-    trained = load(asked.run)
+    trained = load(args.run)
     steps = trained.updates * trained.config.steps_per_update
-    with trained.playing(episodes=asked.episodes, seeds=min(EVALUATION_SEEDS, asked.episodes)) as play_all:
-        for player in asked.players:
-            say(f"{asked.run.name} after {steps:,} steps: {player}, {asked.episodes} episodes of each seed")
+    with trained.playing(episodes=args.episodes, seeds=min(EVALUATION_SEEDS, args.episodes)) as play_all:
+        for player in args.players:
+            say(f"{args.run.name} after {steps:,} steps: {player}, {args.episodes} episodes of each seed")
             role = player.removesuffix(ALONE) if player.endswith(ALONE) else None
             played = play_all("greedy" if player == GREEDY else "trained", role)
-            # What learns nothing plays alike whatever its seed, and is played once.
+            # A method that learns nothing plays the same for every seed, so it is played once.
             played = played * len(trained.config.seeds) if len(played) == 1 else played
-            about = {"steps": steps, "episodes": asked.episodes, "player": player, "end": asked.end}
+            about = {"steps": steps, "episodes": args.episodes, "player": player, "end": args.end}
             seeds = [_means(*each) for each in zip(trained.config.seeds, played, strict=True)]
-            kept = [each for each in read(asked.run) if (each["steps"], each["player"]) != (steps, player)]
-            files.write(asked.run / FILE, json.dumps([*kept, about | {"seeds": seeds}]))
+            kept = [each for each in read(args.run) if (each["steps"], each["player"]) != (steps, player)]
+            files.write(args.run / FILE, json.dumps([*kept, about | {"seeds": seeds}]))
 
 
 def _means(seed: int, measured: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def _means(seed: int, measured: dict[str, np.ndarray]) -> dict[str, Any]:
 
 
 def read(run: pathlib.Path) -> list[dict[str, Any]]:
-    """What was written; nothing if nothing was. A file of before there were players is of sampled actions."""
+    """Entries of the file; none if it does not exist. Files from before there were players hold sampled actions."""
     try:
         entries = json.loads((run / FILE).read_text())
     except (OSError, ValueError):
@@ -74,7 +74,7 @@ def read(run: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def command(run: pathlib.Path, *, episodes: int, players: Sequence[str], end: bool) -> tuple[str, ...]:
-    """The command that plays."""
+    """The command that evaluates a run."""
     words = (sys.executable, "-m", "advsurprise.experiments.evaluate", str(run), "--episodes", str(episodes))
     return (*words, "--players", *players, *(("--end",) if end else ()))
 
@@ -82,10 +82,10 @@ def command(run: pathlib.Path, *, episodes: int, players: Sequence[str], end: bo
 def left(
     entries: Iterable[dict[str, Any]], *, steps: int, episodes: int, players: Sequence[str], end: bool
 ) -> tuple[str, ...]:
-    """Players who have not played after so many steps; at the end of training, not as its end."""
-    asked = {"steps": steps, "episodes": episodes}
-    there = [entry for entry in entries if {name: entry[name] for name in asked} == asked and entry["end"] >= end]
-    return tuple(player for player in players if player not in {entry["player"] for entry in there})
+    """Players that have no entry for this number of steps (at the end of training, none marked as its end)."""
+    size = {"steps": steps, "episodes": episodes}
+    done = [entry for entry in entries if {name: entry[name] for name in size} == size and entry["end"] >= end]
+    return tuple(player for player in players if player not in {entry["player"] for entry in done})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a figure of the paper is made of: the runs, what is kept and drawn of them, and the claims it is to decide."""
+"""Definition of a figure of the paper: its runs, the metrics kept and drawn, and the claims to judge."""
 
 import csv
 import io
@@ -18,11 +18,11 @@ LAST = 0.9
 """The end of training: steps after this share of it."""
 ROWS, FROZEN = "rows.csv", "frozen.csv"
 ABOUT = ("world", "arm", "seed")
-"""Columns that say whose row it is."""
+"""Columns that identify a row."""
 
 SAMPLED, GREEDY, ALONE = "sampled", "greedy", " alone"
-"""Who plays frozen policies: actions are sampled; the likeliest is taken; `ROLE alone` has one role's policy act on
-every turn."""
+"""Players of frozen policies: sampled actions; the likeliest action; `ROLE alone` lets one role's policy act on every
+turn."""
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 Scale = Literal["small", "full"]
@@ -33,70 +33,70 @@ class Arm:
     """One line of a figure: a method with its settings."""
 
     label: str
-    """What the figure calls it."""
+    """Its label in the figure."""
     method: str
     """The method."""
     fields: dict[str, Any] = field(default_factory=dict)
-    """Fields that differ from what all runs have, by the names that --set knows."""
+    """Fields that differ from the common ones, by their names in --set."""
     learns: bool = True
-    """Whether it is trained; if not, it has one seed and one update, and is played once."""
+    """Whether it is trained; otherwise it has one seed and one update, and is played once."""
     alone: tuple[str, ...] = ()
-    """Roles whose policies are also played alone, at the end of training."""
+    """Roles that are also played alone at the end of training."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """How much of a run is collected between two updates and two checkpoints; by default as in the room worlds.
+    """Batch sizes of a run; the defaults are those of the room worlds.
 
-    There an update has 8,192 steps and, in minibatches of 256, 64 gradient steps of each policy, as the authors have;
-    theirs come from 16 bodies of 512 steps.
+    There an update has 8,192 steps and, in minibatches of 256, 64 gradient steps per policy, as in the authors' code,
+    which has 16 bodies of 512 steps.
     """
 
     bodies: int = 64
     """Bodies per seed."""
     rollout: int = 128
-    """Steps of each between two updates."""
+    """Steps per body between updates."""
     minibatch: int = 256
     """Samples per gradient step."""
     save_every: int = 200
-    """Updates between two checkpoints: on a GPU some ten seconds."""
+    """Updates between checkpoints: about ten seconds on a GPU."""
 
     @property
     def steps(self) -> int:
-        """Environment steps of an update, per seed."""
+        """Environment steps per update and seed."""
         return self.bodies * self.rollout
 
 
 SEEDS: dict[Scale, int] = {"small": 2, "full": 10}
-"""Training seeds in the room worlds, from 0 on. Seeds from 100 on are those that settings are chosen on."""
+"""Number of training seeds in the room worlds, from 0 on. Seeds from 100 on are for tuning."""
 EPISODES: dict[Scale, int] = {"small": 100, "full": 500}
-"""Episodes of each training seed's frozen policies in the room worlds."""
+"""Evaluation episodes per training seed in the room worlds."""
 RATES = {"two_cores": 20_000, "gpu": 3_000_000}
-"""Environment steps per second in the room worlds: two cores of a CPU, and several runs side by side on one H200."""
+"""Environment steps per second in the room worlds: on two CPU cores, and of several parallel runs on one H200."""
 STARTING_S = {"two_cores": 40, "gpu": 30}
-"""Seconds in which a run in a room world is compiled and its policies are played."""
+"""Seconds to compile a run in a room world and to evaluate its policies."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper, and what was measured of it."""
+    """A claim of the paper and our measurement."""
 
     claim: str
-    """The statement."""
+    """The claim."""
     paper: str
     """What the paper reports."""
     measure: str
-    """What `ours` is a number of."""
+    """What `ours` measures."""
     ours: float
-    """The number."""
+    """The measured number."""
     low: float
     """Lower end of its 95% interval over training seeds."""
     high: float
     """Upper end."""
     seeds: int
-    """Training seeds of each method."""
+    """Number of training seeds per method."""
     verdict: Verdict
-    """Whether the statement holds here."""
+    """Whether the claim holds here."""
     top_half: float | None = None
     """The same number from the better half of each method's seeds, as the paper compares the top three of six."""
 
@@ -107,16 +107,16 @@ Curve = tuple[Float[np.ndarray, " T"], Float[np.ndarray, "S T"]]
 
 @dataclass(frozen=True)
 class Results:
-    """The numbers behind a figure: curves of training, and what frozen policies did on layouts no training used."""
+    """The numbers behind a figure: training curves, and evaluations of frozen policies on unseen layouts."""
 
     rows: tuple[dict[str, Any], ...]
-    """Means over equal stretches of training, for each world, arm and training seed."""
+    """Means over equal bins of training, for each world, arm and training seed."""
     frozen: tuple[dict[str, Any], ...]
-    """Means over the episodes of each training seed's frozen policies; none if nothing was trained."""
+    """Means over the evaluation episodes of each training seed; empty if nothing was trained."""
 
     @classmethod
     def read(cls, folder: pathlib.Path) -> "Results":
-        """From the files of a folder."""
+        """Reads the results in a folder."""
         try:
             frozen = folder / FROZEN
             return cls(tuple(read_csv(folder / ROWS)), tuple(read_csv(frozen)) if frozen.exists() else ())
@@ -124,12 +124,12 @@ class Results:
             raise UserError(f"{folder} holds no results: {error.strerror}") from None
 
     def files(self, folder: pathlib.Path) -> dict[pathlib.Path, str]:
-        """The files, to be written."""
+        """Contents of the files to write."""
         frozen = {folder / FROZEN: as_csv(self.frozen)} if self.frozen else {}
         return {folder / ROWS: as_csv(self.rows), **frozen}
 
     def curve(self, world: str, arm: str, column: str) -> Curve:
-        """Steps and each training seed's values over training; nan where there is none."""
+        """Steps and each training seed's values over training, nan where missing."""
         return _by_step(_of(self.rows, world, arm), column)
 
     def at_end(self, world: str, arm: str, column: str) -> Float[np.ndarray, " S"]:
@@ -138,8 +138,8 @@ class Results:
         return np.nanmean(values[:, steps > LAST * steps[-1]], axis=1)
 
     def frozen_curve(self, world: str, arm: str, column: str, player: str = SAMPLED) -> Curve:
-        """Steps after which policies were frozen, and each training seed's means over their episodes. Rows that do not
-        say so are of sampled actions, at the end of training."""
+        """Steps at which policies were frozen, and each training seed's means over their episodes. Rows without a
+        player or a step are of sampled actions at the end of training."""
         mine = [row for row in _of(self.frozen, world, arm) if row.get("player", SAMPLED) == player]
         return _by_step([{"step": math.inf} | row for row in mine], column)
 
@@ -164,12 +164,12 @@ def _by_step(rows: Sequence[dict[str, Any]], column: str) -> Curve:
 
 @dataclass(frozen=True)
 class Untrained:
-    """How a figure is made for which nothing is trained: its arms are scripted."""
+    """How to make a figure with scripted arms, for which nothing is trained."""
 
     make: Callable[[Scale, int, Callable[[str], None]], Results]
-    """From the scale, the number of seeds (of layouts and noise) and a function that logs a line."""
+    """Makes the results from the scale, the number of seeds (of layouts and noise) and a logger."""
     seconds: dict[Scale, int]
-    """How long it takes on two cores of a CPU."""
+    """Duration on two CPU cores."""
 
 
 @dataclass(frozen=True)
@@ -177,54 +177,54 @@ class Figure:
     """A figure of the paper."""
 
     name: str
-    """What `advsurprise reproduce` calls it."""
+    """Its name in `advsurprise reproduce`."""
     question: str
-    """What it is about, in a line."""
+    """What it shows, in one line."""
     paper: str
-    """Where the paper has it."""
+    """Its section in the paper."""
     worlds: dict[str, dict[str, Any]]
-    """Worlds, each with its fields that differ from the defaults."""
+    """Worlds, each with its non-default fields."""
     arms: dict[str, Arm]
-    """What is compared, in every world."""
+    """The arms compared in every world."""
     steps: dict[Scale, int]
-    """Environment steps of each training seed."""
+    """Environment steps per training seed."""
     columns: tuple[str, ...]
-    """Metrics that are kept; frozen policies are measured on those that they have."""
+    """Metrics that are kept, from training and, where measured, from evaluations."""
     drawn: tuple[str, ...]
-    """Of these the panels."""
+    """The metrics that are drawn, one panel each."""
     judge: Callable[[Results], list[Claim]]
-    """The claims, from the numbers."""
+    """Judges the claims from the results."""
     untrained: Untrained | None = None
-    """Of a figure for which nothing is trained: how it is made."""
+    """How to make it if nothing is trained."""
     _: KW_ONLY
     draw: Callable[[Results], dict[str, bytes]] | None = None
-    """Draws it, as the contents of files by their endings; learning curves if left out."""
+    """Draws it, as file contents by ending; default: learning curves."""
     batch: Batch = field(default_factory=Batch)
-    """Batches of its runs."""
+    """Batch sizes of its runs."""
     small_batch: Batch | None = None
-    """Batches of the small scale, if they are others."""
+    """Batch sizes at the small scale, if different."""
     bins: int = 64
-    """Rows that are kept of each run and training seed."""
+    """Rows kept per run and training seed."""
     seeds: dict[Scale, int] = field(default_factory=lambda: dict(SEEDS))
-    """Training seeds, from 0 on."""
+    """Number of training seeds, from 0 on."""
     episodes: dict[Scale, int] = field(default_factory=lambda: dict(EPISODES))
-    """Episodes of each training seed's frozen policies, and of each player; in games with lives, whole games."""
+    """Evaluation episodes per training seed and player; whole games where a game has several lives."""
     stages: dict[Scale, int] = field(default_factory=lambda: {"small": 1, "full": 1})
-    """How often, at equal distances of training, frozen policies are played, with actions sampled."""
+    """Number of evaluations, equally spaced over training, with sampled actions."""
     players: tuple[str, ...] = (SAMPLED,)
-    """Who plays them at the end of training, besides the roles that an arm plays alone."""
+    """Players at the end of training, in addition to the roles that an arm plays alone."""
     judges_parts: bool = False
-    """Whether claims can be judged while some runs are missing; if not, there are none until all are there."""
+    """Whether claims can be judged while some runs are missing; otherwise there are none until all are finished."""
     small_worlds: tuple[str, ...] = ()
-    """Worlds of the small scale; all of them if left out."""
+    """Worlds at the small scale; default: all."""
     tuned: str = "tuned.json"
-    """The file of the settings that were chosen for each method."""
+    """File with the tuned settings of each method."""
     trained_for: str = ""
-    """Another figure, whose runs it shows; its own if left out."""
+    """Another figure whose runs it uses; default: its own."""
     rates: dict[str, int] = field(default_factory=lambda: dict(RATES))
-    """Environment steps per second that costs are estimated with."""
+    """Environment steps per second, for cost estimates."""
     starting_s: dict[str, int] = field(default_factory=lambda: dict(STARTING_S))
-    """Seconds in which each stage of each run is started and its policies are played."""
+    """Seconds to start each stage of a run and evaluate its policies, for cost estimates."""
 
     @property
     def runs(self) -> list[tuple[str, str]]:
@@ -232,16 +232,16 @@ class Figure:
         return [(world, arm) for world in self.worlds for arm in self.arms]
 
     def batch_of(self, scale: Scale) -> Batch:
-        """The batches of a scale."""
+        """Batch sizes at a scale."""
         return (scale == "small" and self.small_batch) or self.batch
 
     def worlds_of(self, scale: Scale) -> tuple[str, ...]:
-        """The worlds of a scale."""
+        """Worlds at a scale."""
         return (scale == "small" and self.small_worlds) or tuple(self.worlds)
 
 
 def as_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows as CSV: whose they are, then every column that one of them has."""
+    """Rows as CSV: the identifying columns first, then all others."""
     text = io.StringIO()
     others = dict.fromkeys(name for row in rows for name in row if name not in ABOUT)
     table = csv.DictWriter(text, [*ABOUT, *others], lineterminator="\n")

@@ -6,18 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 from advsurprise.experiments.cells import markdown, over_seeds, read_csv, with_interval
-from advsurprise.experiments.figure import ALONE, GREEDY, SAMPLED
+from advsurprise.experiments.figure import ALONE, GREEDY, SAMPLED, Results
 from advsurprise.experiments.zero_shot import ARMS, ROLES, SCORE
 
 EARLIER = {"as-16": "16/16"}
-"""Arms that were run in Take Cover before the others, by their turns there."""
+"""Arms from an earlier run in Take Cover, by their turns."""
 
 
-def scores(world: str, digits: int) -> Callable[[pathlib.Path], str]:
-    """Training seeds, and scores of whole games, sampled and greedy; one score alone where nothing was trained."""
+def scores(figure: str, world: str, digits: int) -> Callable[[pathlib.Path], str]:
+    """Table of training seeds and scores of whole games, sampled and greedy; a single score if nothing was trained."""
 
     def make(results: pathlib.Path) -> str:
-        rows = [row for row in read_csv(results / "games_h200_frozen.csv") if row["world"] == world]
+        frozen = Results.read(results.parents[1] / "results" / figure).frozen
+        rows = [row for row in frozen if row["world"] == world]
         cells = {arm: _cells([row for row in rows if row["arm"] == arm], digits) for arm in ARMS}
         if world == "doom/take-cover":
             cells |= _earlier(json.loads((results / "take_cover_eval_h200.json").read_text()), digits)
@@ -36,7 +37,7 @@ def _cells(rows: list[dict[str, Any]], digits: int) -> tuple[str, ...]:
 
 
 def _earlier(played: list[dict[str, Any]], digits: int) -> dict[str, tuple[str, ...]]:
-    """Means and intervals over training seeds, of files that do not hold each seed's."""
+    """Means and intervals over training seeds, from files without per-seed values."""
     lines = {}
     for arm, turns in EARLIER.items():
         by_player = {each["player"]: each[SCORE] for each in played if each["turns"] == turns}
@@ -58,7 +59,7 @@ PLAYERS = {SAMPLED: "both in turn, sampled", GREEDY: "greedy"} | {
 
 
 def lives(results: pathlib.Path) -> str:
-    """Scores in Take Cover where a game of Adversarial Surprise ends with the body's life, and where it does not."""
+    """Table of scores in Take Cover: games of Adversarial Surprise that end with the body's life, and that do not."""
     rows, lines = read_csv(results / "take_cover_lives_cpu_frozen.csv"), []
     for arm, label in LIVES.items():
         mine = [row for row in rows if row["arm"] == arm]
@@ -69,7 +70,7 @@ def lives(results: pathlib.Path) -> str:
 
 
 TABLES: dict[str, Callable[[pathlib.Path], str]] = {
-    "games-freeway": scores("atari/freeway", 1),
-    "games-take-cover": scores("doom/take-cover", 0),
+    "games-freeway": scores("atari-zero-shot", "atari/freeway", 1),
+    "games-take-cover": scores("doom-zero-shot", "doom/take-cover", 0),
     "games-lives": lives,
 }

@@ -1,5 +1,5 @@
-"""What Adversarial Surprise pays a scripted Control for stilling the room, and for looking away: both buffers, every
-room world. Nothing is trained."""
+"""Reward that Adversarial Surprise gives a scripted Control for stilling the room and for looking away, with both
+buffers, in every room world. Nothing is trained."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,24 +18,24 @@ from advsurprise.methods.adversarial_surprise import AdversarialSurprise
 
 SCOPES = ("episode", "round")
 SEEDS: dict[Scale, int] = {"small": 8, "full": 20}
-"""Seeds that layouts and noise are drawn with, from 0 on."""
+"""Number of seeds for layouts and noise, from 0 on."""
 LAYOUTS: dict[Scale, int] = {"small": 3, "full": 5}
-"""Layouts of each seed, one episode in each."""
+"""Layouts per seed, with one episode each."""
 MARGIN = 0.1
-"""Nats per scored step up to which two pays are alike."""
+"""Largest difference in nats per scored step at which two rewards count as alike."""
 PAY = "nats per scored step"
 PAPER = "not in the paper"
 LENGTHS = {"rooms/door": 96, "rooms/lock": 96}
-"""Steps of an episode where they are not 128."""
+"""Episode lengths that are not 128."""
 
 
 class Setting(NamedTuple):
-    """In what Control's behaviours are compared."""
+    """Setting in which Control's behaviours are compared."""
 
     world: str
     """One of `WORLDS`."""
     turn: int
-    """Steps of a turn."""
+    """Steps per turn."""
     explore: Explore
 
 
@@ -57,7 +57,7 @@ WORLDS: dict[str, dict[str, Any]] = {
     "rooms/door": {},
     "rooms/lock": {},
 }
-"""Worlds with their fields that differ from the defaults; what follows a comma in a name is not part of its id."""
+"""Worlds with their non-default fields; the part of a name after a comma is not part of the id."""
 
 
 # ---------------------------------------------------------------------------------------------------------------- rows
@@ -74,7 +74,7 @@ def make(scale: Scale, seeds: int, log: Callable[[str], None]) -> Results:
         methods = tuple(AdversarialSurprise(world.spec, scope=each, k_explore=turn, k_control=turn) for each in SCOPES)
         for name, behaviour in BEHAVIOURS.items():
             steps = play(world, methods, setting.explore, behaviour, keys)
-            # A view is repeated for the episode's model; the round's is empty whenever it is Control's turn.
+            # Views are repeated for the episode's model only: the round's is empty when Control's turn starts.
             scopes = SCOPES[:1] if behaviour.pose == "repeat" else SCOPES
             rows += [row for scope in scopes for row in _rows(setting, name, scope, steps, seeds)]
     return Results(tuple(rows), ())
@@ -93,12 +93,12 @@ def _rows(setting: Setting, behaviour: str, scope: str, steps: Steps, seeds: int
 
 
 def _measure(steps: Steps, scope: str) -> dict[str, np.ndarray]:
-    """Each episode's pay, and what was done in it."""
+    """Each episode's reward and behaviour measures."""
     scored, pay, empty = (np.asarray(each) for each in (steps.scored, steps.log_prob[scope], steps.empty[scope]))
     pay = pay.astype(np.float64)
     number = scored.sum(axis=0)
     end = {name: np.asarray(values[-1], np.float64) for name, values in steps.info.items()}
-    # Control's turns end where a scored step is followed by one that is not, or by nothing.
+    # Control's turns end at a scored step that is followed by an unscored one or by nothing.
     ends = scored & ~np.concatenate([scored[1:], np.zeros_like(scored[:1])])
     shut = np.where(ends, np.asarray(steps.info["shut_in"], np.float64), 0.0).sum(axis=0) / ends.sum(axis=0)
     return {
@@ -124,7 +124,7 @@ def of(results: Results, setting: Setting, scope: str, behaviour: str, column: s
 
 
 def judge(results: Results) -> list[Claim]:
-    """What the scopes ask for. Differences are between episodes on the same layouts, seed by seed."""
+    """Judges what each scope rewards. Differences are between episodes on the same layouts, per seed."""
 
     def gain(setting: Setting, scope: str, better: str, worse: str) -> np.ndarray:
         return of(results, setting, scope, better) - of(results, setting, scope, worse)
@@ -175,18 +175,18 @@ def _above(sentence: str, values: np.ndarray, measure: str = f"{PAY}, difference
 
 
 def _nothing(low: float, high: float) -> Verdict:
-    """Of a statement that a number is 0, give or take the margin."""
+    """Verdict on the claim that a number is 0 within the margin."""
     return alike(low, high, MARGIN)
 
 
 def _no_more(low: float, high: float) -> Verdict:
-    """Of a statement that a number is not above 0, give or take the margin."""
+    """Verdict on the claim that a number is not above 0 by more than the margin."""
     return "holds" if high < MARGIN else "does not hold" if low > MARGIN else "undecided"
 
 
 def _shares(sentence: str, results: Results, setting: Setting) -> Claim:
-    """The claim about the share that stilling alone earns of what the best pose behind a stilled room pays more than
-    doing nothing. A ratio of means: its interval is the bootstrap's, seeds drawn with replacement."""
+    """The claim about the gain of only stilling over doing nothing, as a share of the gain of stilling and then taking
+    the best pose. A ratio of means: its interval is a bootstrap over seeds."""
     names = {"episode": ("nothing", "still", "still-repeat"), "round": ("nothing", "still", "still-away")}
     pays = {scope: np.stack([of(results, setting, scope, name) for name in names[scope]]) for scope in SCOPES}
     number = pays["round"].shape[1]
@@ -203,7 +203,7 @@ def _shares(sentence: str, results: Results, setting: Setting) -> Claim:
 
 
 def _explores_gain(results: Results, setting: Setting) -> list[Claim]:
-    """What walking wins Explore against Control at its best, over staying where it is."""
+    """Claims about Explore's gain from walking instead of staying, against the best Control."""
     stays = setting._replace(explore="stays")
     wins = [
         of(results, stays, scope, best) - of(results, setting, scope, best)
@@ -229,7 +229,7 @@ def _shutting(results: Results, setting: Setting, scope: str) -> Claim:
 
 
 def drawn(results: Results) -> dict[str, bytes]:
-    """Dots with 95% intervals: pay in nats per scored step, less the steps scored under an empty model; as PNG, PDF."""
+    """Draws rewards in nats per scored step, without steps under an empty model, with 95% intervals; as PNG and PDF."""
     from matplotlib.figure import Figure as Canvas
 
     shown = (FOUR_32, NOISY_32, SWITCH_32, DOOR_32, *SHORT, LOCK_32)
@@ -252,7 +252,7 @@ def drawn(results: Results) -> dict[str, bytes]:
 
 
 def _won(results: Results, scope: str, behaviour: str) -> np.ndarray:
-    """What walking wins Explore in four rooms over staying where it is."""
+    """Explore's gain from walking instead of staying, in four rooms."""
     stays = of(results, FOUR_32._replace(explore="stays"), scope, behaviour)
     return stays - of(results, FOUR_32, scope, behaviour)
 
@@ -260,10 +260,10 @@ def _won(results: Results, scope: str, behaviour: str) -> np.ndarray:
 def _panel(axis, title: str, values: Callable[[str, str], np.ndarray], limits: tuple[float, float]) -> None:
     names = list(BEHAVIOURS)
     for offset, scope, shade, mark in ((-0.15, "episode", PALETTE[0], "o"), (0.15, "round", PALETTE[1], "s")):
-        there = [name for name in names if len(values(scope, name))]
-        estimates = [estimate(values(scope, name), over="episodes") for name in there]
+        known = [name for name in names if len(values(scope, name))]
+        estimates = [estimate(values(scope, name), over="episodes") for name in known]
         mean, low, high = (np.asarray([each[key] for each in estimates]) for key in ("mean", "low", "high"))
-        heights = [names.index(name) + offset for name in there]
+        heights = [names.index(name) + offset for name in known]
         spread = np.nan_to_num(np.stack([mean - low, high - mean]))
         axis.errorbar(
             mean, heights, xerr=spread, fmt=mark, color=shade, markersize=4, linewidth=1.2, label=f"{scope}'s buffer"
@@ -282,7 +282,7 @@ def _panel(axis, title: str, values: Callable[[str, str], np.ndarray], limits: t
 
 
 def _steps(scale: Scale) -> int:
-    """Environment steps of each seed."""
+    """Environment steps per seed."""
     return LAYOUTS[scale] * len(BEHAVIOURS) * sum(LENGTHS.get(each.world, 128) for each in SETTINGS)
 
 

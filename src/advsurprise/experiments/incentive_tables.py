@@ -1,4 +1,4 @@
-"""Tables of what scripted players are paid, from results/incentive (docs/incentive.md)."""
+"""Tables of the rewards of scripted players, from results/incentive (docs/incentive.md)."""
 
 import functools
 import pathlib
@@ -36,7 +36,7 @@ def _cell(values: np.ndarray, digits: int) -> str:
 
 
 def pay(scope: str, settings: Sequence[Setting], heads: Sequence[str]) -> Callable[[pathlib.Path], str]:
-    """Pay of every behaviour, without what an empty model pays."""
+    """Table of the reward of every behaviour, without steps under an empty model."""
 
     def make(docs_results: pathlib.Path) -> str:
         results = _read(docs_results)
@@ -50,7 +50,7 @@ def pay(scope: str, settings: Sequence[Setting], heads: Sequence[str]) -> Callab
 
 
 def constant(docs_results: pathlib.Path) -> str:
-    """What an empty model pays in four rooms, and its share of the pay of Control that does nothing, or does best."""
+    """Table of the reward under an empty model in four rooms, and its share if Control does nothing or does best."""
     results, lines = _read(docs_results), []
     for setting in TURNS:
         for scope, best in zip(SCOPES, ("still-repeat", "still-away"), strict=True):
@@ -64,7 +64,7 @@ def constant(docs_results: pathlib.Path) -> str:
 
 
 def done(docs_results: pathlib.Path) -> str:
-    """What players did: noisy rooms stilled, and rooms visited."""
+    """Table of noisy rooms stilled and rooms visited."""
     results, lines = _read(docs_results), []
     heads = ["rooms/four", "all noisy", "rooms/switch", "four, turns of 16", "four, turns of 8"]
     for name in ("nothing", "random", "still", "away", "still-away"):
@@ -78,7 +78,7 @@ def done(docs_results: pathlib.Path) -> str:
 
 
 def explore(docs_results: pathlib.Path) -> str:
-    """What walking wins Explore over staying, in nats per scored step."""
+    """Table of Explore's gain from walking instead of staying, in nats per scored step."""
     results, lines = _read(docs_results), []
     for name, behaviour in BEHAVIOURS.items():
         cells = []

@@ -1,4 +1,4 @@
-"""`advsurprise reproduce --list`: what the figures compare and cost, and what came of those that were made."""
+"""`advsurprise reproduce --list`: what the figures compare and cost, and their status."""
 
 import json
 import pathlib
@@ -8,12 +8,12 @@ from advsurprise.experiments.figure import Figure, Scale
 from advsurprise.experiments.reproduce import ABOUT, CLAIMS, FIGURES
 
 WIDTH = 17
-"""Of the column of names."""
+"""Width of the column of names."""
 SCALES: tuple[Scale, ...] = ("small", "full")
 
 
 def list_figures(results: pathlib.Path) -> dict[str, Any]:
-    """Every figure: what it takes, what it costs, and what came of it where it was made."""
+    """Every figure with its runs, its cost, its status and its claims."""
     return {"figures": [_listed(figure, results / figure.name) for figure in FIGURES.values()]}
 
 
@@ -36,7 +36,7 @@ def _listed(figure: Figure, folder: pathlib.Path) -> dict[str, Any]:
 
 
 def _cost(figure: Figure, scale: Scale) -> dict[str, Any]:
-    """Seeds and steps of a scale, and how long it takes."""
+    """Seeds and steps at a scale, and how long it takes."""
     seeds, steps, worlds = figure.seeds[scale], figure.steps[scale], figure.worlds_of(scale)
     size: dict[str, Any] = {"seeds": seeds, "steps": steps}
     size |= {"worlds": list(worlds)} if len(worlds) < len(figure.worlds) else {}
@@ -47,14 +47,14 @@ def _cost(figure: Figure, scale: Scale) -> dict[str, Any]:
         size["trained_for"] = figure.trained_for
     learning = [arm for name, arm in figure.arms.items() if arm.learns and name not in shared]
     total = len(worlds) * len(learning) * seeds * steps
-    begun = len(worlds) * len(learning) * figure.stages[scale]
+    starts = len(worlds) * len(learning) * figure.stages[scale]
     return size | {
-        f"{where}_s": round(total / rate + begun * figure.starting_s[where]) for where, rate in figure.rates.items()
+        f"{where}_s": round(total / rate + starts * figure.starting_s[where]) for where, rate in figure.rates.items()
     }
 
 
 def _status(figure: Figure, made: dict[str, Any] | None) -> str:
-    """What there is of it."""
+    """Which results of a figure exist."""
     if made is None:
         return "not made"
     words = f"made with {made.get('training_seeds') or made['layout_seeds']} seeds of {made['steps']:,} steps"
@@ -70,7 +70,7 @@ def _read(path: pathlib.Path) -> Any:
 
 
 def list_text(result: dict[str, Any]) -> str:
-    """The list for a person."""
+    """The list as text."""
     lines = []
     for each in result["figures"]:
         verdict = ", ".join(f"{number} {name}" for name, number in each["verdict"].items())

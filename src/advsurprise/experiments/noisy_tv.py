@@ -1,10 +1,10 @@
-"""RND before a noisy television: its error on what returns, and on lights that never show the same twice.
+"""RND and the noisy TV: its error on recurring observations, and on lights that never look the same twice.
 
     python -m advsurprise.experiments.noisy_tv
 
-Bodies act at random in rooms/door, half of them beginning in the room that flashes and half in the dark one, and RND's
-predictor learns from all they see. Nothing else is trained. Errors are those of fresh observations, before the
-predictor learns from them.
+Bodies act at random in rooms/door, half of them starting in the noisy room and half in the dark one, and RND's
+predictor learns from all their observations. Nothing else is trained. Errors are those of new observations, before
+the predictor learns from them.
 """
 
 import csv
@@ -33,7 +33,7 @@ from advsurprise.training import files
 from advsurprise.types import Rollout
 
 WORLDS = (("noisy", "dark"), ("dark", "noisy"))
-"""Kinds of the rooms along the chain; bodies begin in the first."""
+"""Kinds of the rooms along the chain; bodies start in the first."""
 KINDS = {
     "dark": "in the dark room, no light in view",
     "mixed": "in the dark room, lights seen through the door",
@@ -44,22 +44,22 @@ COLOURS = {"dark": "#2c3e50", "mixed": "#95a5a6", "noisy": "#c0392b"}
 
 @dataclass(frozen=True)
 class Settings:
-    """What to run and where to write."""
+    """Size of the experiment and output files."""
 
     updates: int = 100
     """Updates of the predictor."""
     bodies: int = 16
-    """Bodies that act at the same time, half of them in each world."""
+    """Number of bodies, half of them in each world."""
     seed: int = 0
-    """Seed of everything."""
+    """The random seed."""
     csv: Annotated[pathlib.Path, tyro.conf.arg(metavar="FILE")] = pathlib.Path("docs/results/rnd_noisy_tv.csv")
-    """Where the numbers go."""
+    """Output file of the numbers."""
     png: Annotated[pathlib.Path, tyro.conf.arg(metavar="FILE")] = pathlib.Path("docs/figures/rnd_noisy_tv.png")
-    """Where the figure goes."""
+    """Output file of the figure."""
 
 
 def runs(settings: Settings) -> list[dict[str, float]]:
-    """One row per update: mean error and share of the observations of each kind."""
+    """Runs the experiment: one row per update, with the mean error and the share of each kind of observation."""
     worlds = [envs.make("rooms/door", kinds=kinds) for kinds in WORLDS]
     method = RND(worlds[0].spec)
     collectors = [ScanCollector(env, settings.bodies // len(WORLDS), method.spec.max_steps) for env in worlds]
@@ -95,7 +95,7 @@ def runs(settings: Settings) -> list[dict[str, float]]:
 
 
 def together(rollouts: Sequence[Rollout]) -> Rollout:
-    """What bodies of several worlds saw, and whether their room is dark, as one rollout."""
+    """Merges the observations from several worlds into one rollout, with whether each was made in a dark room."""
     obs = jnp.concatenate([rollout.signal.obs for rollout in rollouts], axis=1)
     rooms = [jnp.asarray([kind == "dark" for kind in kinds]) for kinds in WORLDS]
     dark = jnp.concatenate([dark[r.info["room"]] for dark, r in zip(rooms, rollouts, strict=True)], axis=1)
@@ -103,7 +103,7 @@ def together(rollouts: Sequence[Rollout]) -> Rollout:
 
 
 def measured(error: Float[Array, "T B"], rollout: Rollout, classes: int) -> dict[str, Array]:
-    """Mean error on, and share of, the observations of each kind."""
+    """Mean error and share of each kind of observation."""
     row = {}
     for name, holds in kinds(rollout, classes).items():
         row |= {f"{name}/error": mean_where(holds, error), f"{name}/share": jnp.mean(holds.astype(jnp.float32))}
@@ -111,7 +111,7 @@ def measured(error: Float[Array, "T B"], rollout: Rollout, classes: int) -> dict
 
 
 def kinds(rollout: Rollout, classes: int) -> dict[str, Bool[Array, "T B"]]:
-    """Which observations were made where."""
+    """Which observations are of each kind."""
     # The colours of lights are the last classes.
     lit = jnp.any(rollout.signal.obs >= classes - NUM_COLOURS, axis=(-2, -1))
     dark = rollout.info["dark"]
@@ -119,7 +119,7 @@ def kinds(rollout: Rollout, classes: int) -> dict[str, Bool[Array, "T B"]]:
 
 
 def draw(rows: list[dict[str, float]], path: pathlib.Path) -> None:
-    """Errors over updates, logarithmic."""
+    """Draws errors over updates on a logarithmic scale."""
     figure = Figure(figsize=(5.2, 3.2))
     axis = figure.subplots()
     for name, label in KINDS.items():
@@ -137,7 +137,7 @@ def draw(rows: list[dict[str, float]], path: pathlib.Path) -> None:
 
 
 def write(rows: list[dict[str, float]], path: pathlib.Path) -> None:
-    """All rows, six digits."""
+    """Writes all rows as CSV, with six digits."""
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0], lineterminator="\n")
         writer.writeheader()
@@ -153,7 +153,7 @@ def main() -> None:
     draw(rows, settings.png)
     for name, label in KINDS.items():
         first, last = (np.mean([row[f"{name}/error"] for row in part]) for part in (rows[:1], rows[-10:]))
-        print(f"{label:48} error {first:8.3f} at first, {last:8.3f} at last")
+        print(f"{label:48} error {first:8.3f} at the start, {last:8.3f} at the end")
 
 
 if __name__ == "__main__":

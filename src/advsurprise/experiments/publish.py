@@ -1,8 +1,8 @@
-"""Puts figures that were made into results/, judged and drawn by the present code, and all their claims into one list.
+"""Publishes figures in results/, judged and drawn with the current code, and all their claims in one list.
 
 python -m advsurprise.experiments.publish runs/reproduce/*-full    # writes results/FIGURE/ and results/claims.json
-python -m advsurprise.experiments.publish --add runs/reproduce/doom-zero-shot-full    # keeps the arms that it has not
-python -m advsurprise.experiments.publish                          # makes claims and figures in results/ again
+python -m advsurprise.experiments.publish --add runs/reproduce/doom-zero-shot-full    # keeps published arms
+python -m advsurprise.experiments.publish                          # remakes claims and figures in results/
 """
 
 import dataclasses
@@ -22,40 +22,39 @@ from advsurprise.training import files
 
 @dataclasses.dataclass(frozen=True)
 class Publish:
-    """What is published, and where."""
+    """What to publish, and where."""
 
     folders: tyro.conf.Positional[tuple[pathlib.Path, ...]] = ()
-    """Folders that `advsurprise reproduce` has written."""
+    """Folders written by `advsurprise reproduce`."""
     add: bool = False
-    """Keep what is published of a figure and is not in its folder: its runs may be made at several times, on several
-    machines."""
+    """Keep published runs of a figure that are not in its folder, so that its runs can come from several machines."""
     out: pathlib.Path = pathlib.Path("results")
-    """Where results go."""
+    """Output folder."""
 
 
 def published(out: pathlib.Path) -> dict[str, Results]:
-    """The figures in a folder of results, by name."""
+    """The published figures, by name."""
     return {name: Results.read(out / name) for name in FIGURES if (out / name / ABOUT).exists()}
 
 
 def all_claims(out: pathlib.Path) -> list[dict[str, Any]]:
-    """The claims of all published figures, from their numbers."""
+    """Judges the claims of all published figures from their numbers."""
     return [claim for name, results in published(out).items() for claim in claims_of(find(name), results)]
 
 
 def added(
     results: Results, about: dict[str, Any], old_results: Results, old_about: dict[str, Any]
 ) -> tuple[Results, dict[str, Any]]:
-    """Results and what is said about them, with those runs of older ones that they do not have."""
+    """Adds older runs that are missing from the new results, and from the record about them."""
     if old_about["steps"] != about["steps"]:
         raise UserError(
-            f"published runs of {about['figure']} have {old_about['steps']:,} steps, these {about['steps']:,}: methods "
-            "are compared after equally many"
+            f"published runs of {about['figure']} have {old_about['steps']:,} steps, these {about['steps']:,}: all "
+            "methods must have the same number"
         )
-    there = {(run["world"], run["arm"]) for run in about["runs"]}
+    new = {(run["world"], run["arm"]) for run in about["runs"]}
 
     def kept(rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-        return tuple(row for row in rows if (row["world"], row["arm"]) not in there)
+        return tuple(row for row in rows if (row["world"], row["arm"]) not in new)
 
     whole = Results(kept(old_results.rows) + results.rows, kept(old_results.frozen) + results.frozen)
     if not (older := kept(old_about["runs"])):
@@ -67,20 +66,20 @@ def added(
     return whole, about | {"runs": runs, **names, "tuned": tuned, "before": before}
 
 
-def publish(asked: Publish) -> None:
-    """Writes figures, claims and the list of all claims."""
-    chosen = asked.folders or tuple(asked.out / name for name in published(asked.out))
+def publish(args: Publish) -> None:
+    """Writes the figures, their claims and the list of all claims."""
+    chosen = args.folders or tuple(args.out / name for name in published(args.out))
     for folder in chosen:
         results = Results.read(folder)
         about = json.loads((folder / ABOUT).read_text())
         figure = find(about["figure"])
-        to = asked.out / figure.name
-        if asked.add and (to / ABOUT).exists():
+        to = args.out / figure.name
+        if args.add and (to / ABOUT).exists():
             results, about = added(results, about, Results.read(to), json.loads((to / ABOUT).read_text()))
         files.make_folder(to)
         files.write_all(contents(figure, results, claims_of(figure, results), about, to))
         print(to)
-    files.write(asked.out / CLAIMS, json.dumps(all_claims(asked.out), indent=1))
+    files.write(args.out / CLAIMS, json.dumps(all_claims(args.out), indent=1))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""`advsurprise reproduce`: trains what a figure of the paper needs, measures the frozen policies, draws it, and judges
-the claims. Everything can be stopped and goes on where it was.
+"""`advsurprise reproduce`: trains the runs of a figure of the paper, evaluates the frozen policies, draws the figure
+and judges the claims. Safe to interrupt: run the same command again to continue.
 
 OUT/WORLD-ARM/    the runs
-OUT/rows.csv      means over equal stretches of training, for every training seed
-OUT/frozen.csv    what the frozen policies did, for every training seed
-OUT/about.json    what was run, for how long, with which software
+OUT/rows.csv      means over equal bins of training, for every training seed
+OUT/frozen.csv    evaluations of the frozen policies, for every training seed
+OUT/about.json    runs, steps, command and software versions
 OUT/claims.json   the claims, with intervals and verdicts
-OUT/NAME.png      the figure, and as PDF
+OUT/NAME.png      the figure, also as PDF
 """
 
 import dataclasses
@@ -52,42 +52,42 @@ CLAIMS, ABOUT = "claims.json", "about.json"
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What is to be made of a figure."""
+    """A figure to make, and at what size."""
 
     figure: Figure
     scale: Scale
     seeds: int
-    """Training seeds, from 0 on."""
+    """Number of training seeds, from 0 on."""
     steps: int
-    """Environment steps of each."""
+    """Environment steps per seed."""
     out: pathlib.Path
-    """Where results go."""
+    """Folder of the results."""
     runs: pathlib.Path
-    """Where runs are."""
+    """Folder of the runs."""
     worlds: tuple[str, ...]
     """Worlds to train in."""
     arms: tuple[str, ...]
     """Arms to train."""
     stages: int
-    """How often frozen policies are played, at equal distances of training."""
+    """Number of evaluations, equally spaced over training."""
     env_workers: int | None = None
-    """Worker processes of each run's host world; None for about one per core."""
+    """Worker processes per run in a host world; default: about one per core."""
     quick: bool = False
-    """Whether the end of training is played like the other stages: sampled actions alone."""
+    """Whether to evaluate the end of training like the other stages, with sampled actions only."""
 
     @property
     def trains(self) -> Figure:
-        """The figure whose runs these are."""
+        """The figure that the runs belong to."""
         return find(self.figure.trained_for) if self.figure.trained_for else self.figure
 
     @property
     def episodes(self) -> int:
-        """Episodes of each training seed's frozen policies."""
+        """Evaluation episodes per training seed."""
         return self.trains.episodes[self.scale]
 
 
 def find(name: str) -> Figure:
-    """The figure by its name."""
+    """Returns the figure with this name."""
     if name not in FIGURES:
         raise UserError(f"unknown figure {nearest(name, FIGURES, listed='`advsurprise reproduce --list`')}")
     return FIGURES[name]
@@ -107,7 +107,7 @@ def ask(
     quick: bool = False,
     env_workers: int | None = None,
 ) -> Asked:
-    """A figure with what is asked for, or with what its scale has."""
+    """Checks the arguments for a figure and fills in the defaults of its scale."""
     figure = find(name)
     given = {"--steps": steps is not None, "--worlds": worlds, "--arms": arms, "--env-workers": env_workers is not None}
     given |= {"--stages": stages is not None, "--quick": quick}
@@ -135,18 +135,18 @@ def ask(
 def _check_hosts(worlds: Sequence[str]) -> None:
     for world in worlds:
         if envs.find(world).kind == "pure":
-            raise UserError(f"{world} is compiled and has no worker processes: leave out --env-workers")
+            raise UserError(f"{world} is a pure world without worker processes: leave out --env-workers")
 
 
 def default_folder(name: str, scale: Scale) -> pathlib.Path:
-    """Where a figure goes if nobody says where."""
+    """Default folder of a figure."""
     return pathlib.Path("runs/reproduce") / f"{name}-{scale}"
 
 
-def _chosen(name: str, what: str, chosen: Sequence[str], there: dict[str, Any]) -> tuple[str, ...]:
+def _chosen(name: str, what: str, chosen: Sequence[str], known: dict[str, Any]) -> tuple[str, ...]:
     for each in chosen:
-        if each not in there:
-            raise UserError(f"{name} has no {what} {each!r}; it has {', '.join(there)}")
+        if each not in known:
+            raise UserError(f"{name} has no {what} {each!r}; it has {', '.join(known)}")
     return tuple(dict.fromkeys(chosen))
 
 
@@ -154,11 +154,11 @@ def _chosen(name: str, what: str, chosen: Sequence[str], there: dict[str, Any]) 
 
 
 def reproduce(figures: Sequence[Asked], *, workers: int, log: Log) -> list[dict[str, Any]]:
-    """Makes figures, side by side: their runs wait for the same workers, and one that several figures show is trained
-    once. What is there already is not made again."""
+    """Makes figures in parallel: their runs share the workers, and a run that several figures use is trained once.
+    Finished parts are skipped."""
     if workers < 1:
         raise UserError(f"--workers must be at least 1, not {workers}")
-    # Runs that are there already and differ from those asked for are refused before anything is written.
+    # Existing runs with other settings are refused before anything is written.
     jobs = {folder: each for asked in figures for folder, each in jobs_of(asked).items()}
     for asked in figures:
         for folder in (asked.out, asked.runs):
@@ -173,27 +173,27 @@ def reproduce(figures: Sequence[Asked], *, workers: int, log: Log) -> list[dict[
         about = {"figure": asked.figure.name, "out": str(asked.out), "signal": signal, "failed": why}
         try:
             made = _made(asked, log, stopped=bool(signal))
-        except UserError as error:  # the other figures are made all the same
+        except UserError as error:  # the other figures are still made
             made = {"failed": why | {asked.figure.name: str(error)}}
         results.append(about | {"claims": [], "files": []} | made)
     return results
 
 
 def _made(asked: Asked, log: Log, *, stopped: bool) -> dict[str, Any]:
-    """Writes a figure whose runs are finished; nothing of one whose runs are not."""
+    """Writes a figure if all its runs are finished."""
     if asked.figure.untrained:
         return {} if stopped else write(asked, asked.figure.untrained.make(asked.scale, asked.seeds, log))
     return {} if any(each.commands for each in jobs_of(asked).values()) else write(asked, gather(asked))
 
 
 def jobs_of(asked: Asked) -> dict[pathlib.Path, Job]:
-    """What is left to do of a figure, run by run."""
+    """Remaining work of a figure, per run."""
     runs = [] if asked.figure.untrained else [(world, arm) for world in asked.worlds for arm in asked.arms]
     return {folder_of(asked, *run): job(asked, *run) for run in runs}
 
 
 def job(asked: Asked, world: str, arm: str) -> Job:
-    """Trains one arm in one world to each stage, and plays what was trained so far; only what is left to do."""
+    """Trains one arm in one world to each stage and evaluates it there; only what is left to do."""
     figure, folder, chosen = asked.trains, folder_of(asked, world, arm), asked.figure.arms[arm]
     cfg = config_of(asked, world, arm)
     check_folder(cfg, folder, fresh=False)
@@ -201,7 +201,7 @@ def job(asked: Asked, world: str, arm: str) -> Job:
     whole, commands = sweep.job(cfg, folder), []
     for updates in stages_of(cfg, asked.stages if chosen.learns else 1):
         end = updates == cfg.updates
-        # What was trained for longer before is played as it is now.
+        # A run that was already trained for longer is evaluated as it is.
         updates = max(updates, done) if end else updates
         staged = dataclasses.replace(cfg, steps=updates * cfg.steps_per_update)
         every = end and chosen.learns and not asked.quick
@@ -224,32 +224,32 @@ def config_of(asked: Asked, world: str, arm: str) -> RunConfig:
 
 
 def stages_of(cfg: RunConfig, stages: int) -> list[int]:
-    """Updates after which policies are played, the last among them."""
+    """Updates after which policies are evaluated, including the last."""
     return sorted({max(1, cfg.updates * stage // stages) for stage in range(1, stages + 1)})
 
 
 def folder_of(asked: Asked, world: str, arm: str) -> pathlib.Path:
-    """Where a run is."""
+    """Folder of a run."""
     return asked.runs / f"{world.replace('/', '-')}-{arm}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Finished:
-    """A run that was trained and played to its end."""
+    """A run that is fully trained and evaluated."""
 
     config: RunConfig
     entries: list[dict[str, Any]]
-    """What its frozen policies did."""
+    """Evaluations of its frozen policies."""
 
     @property
     def about(self) -> dict[str, int]:
-        """How much of it there is."""
+        """Its numbers of seeds and steps."""
         return {"seeds": len(self.config.seeds), "steps": max(entry["steps"] for entry in self.entries)}
 
 
 def finished(asked: Asked) -> dict[tuple[str, str], Finished]:
-    """The finished runs in the folder, those that were asked for and others, by world and arm."""
-    there: dict[tuple[str, str], Finished] = {}
+    """All finished runs in the folder, by world and arm, also those not selected."""
+    runs: dict[tuple[str, str], Finished] = {}
     for world, arm in asked.figure.runs:
         folder = folder_of(asked, world, arm)
         if not (folder / CONFIG).exists():
@@ -257,12 +257,12 @@ def finished(asked: Asked) -> dict[tuple[str, str], Finished]:
         cfg, entries = read_run(folder), evaluate.read(folder)
         whole = cfg.updates * cfg.steps_per_update
         if any(entry["end"] and entry["player"] == SAMPLED and entry["steps"] >= whole for entry in entries):
-            there[world, arm] = Finished(cfg, entries)
-    return there
+            runs[world, arm] = Finished(cfg, entries)
+    return runs
 
 
 def gather(asked: Asked) -> Results:
-    """The numbers of finished runs."""
+    """Collects the results of the finished runs."""
     rows, played, columns = [], [], asked.figure.columns
     for (world, arm), run in finished(asked).items():
         whose = {"world": world, "arm": arm}
@@ -322,7 +322,7 @@ def _made_with(asked: Asked) -> dict[str, Any]:
 def contents(
     figure: Figure, results: Results, claims: list[dict[str, Any]], about: dict[str, Any], folder: pathlib.Path
 ) -> dict[pathlib.Path, str | bytes]:
-    """Everything that is written about a figure."""
+    """Contents of all files of a figure."""
     return {
         **results.files(folder),
         folder / ABOUT: json.dumps(about, indent=1),
@@ -332,9 +332,9 @@ def contents(
 
 
 def claims_of(figure: Figure, results: Results) -> list[dict[str, Any]]:
-    """The claims that a figure decides, as they are written: None for what is not a number."""
-    there = {(row["world"], row["arm"]) for row in results.rows}
-    complete = figure.judges_parts or figure.untrained or there >= set(figure.runs)
+    """Judges the claims of a figure, as written to JSON: None for nan."""
+    known = {(row["world"], row["arm"]) for row in results.rows}
+    complete = figure.judges_parts or figure.untrained or known >= set(figure.runs)
     judged = figure.judge(results) if complete else []
     claims = [dataclasses.asdict(claim) | {"figure": figure.name} for claim in judged]
     return [{name: _known(value) for name, value in claim.items()} for claim in claims]
@@ -345,17 +345,17 @@ def _known(value: Any) -> Any:
 
 
 def drawn(figure: Figure, results: Results) -> dict[str, bytes]:
-    """The figure, as the contents of files by their endings."""
+    """Draws the figure, as file contents by ending."""
     return figure.draw(results) if figure.draw else learning_curves(figure, results)
 
 
 def text(results: Sequence[dict[str, Any]]) -> str:
-    """What was made, for a person."""
+    """The results as text."""
     parts = [_text(each) for each in results]
     if len(parts) > 1:
         parts = [f"{each['figure']}\n{part}" for each, part in zip(results, parts, strict=True)]
     unfinished = any(each["failed"] or each["signal"] for each in results)
-    return "\n\n".join([*filter(None, parts), *(["Give the same command again to go on."] if unfinished else [])])
+    return "\n\n".join([*filter(None, parts), *(["Run the same command again to continue."] if unfinished else [])])
 
 
 def _text(result: dict[str, Any]) -> str:

@@ -19,8 +19,7 @@ NAMES = {
 
 
 def ends(world: str, variants: Sequence[str], columns: dict[str, tuple[str, int]]) -> Callable[[pathlib.Path], str]:
-    """What runs of several methods in a world came to: means over the last tenth of training, and their intervals over
-    training seeds."""
+    """Table of several methods in a world: means over the last tenth of training, intervals over training seeds."""
 
     def make(results: pathlib.Path) -> str:
         lines = []
@@ -35,15 +34,15 @@ def ends(world: str, variants: Sequence[str], columns: dict[str, tuple[str, int]
 
 
 def emergence(world: str, columns: dict[str, tuple[str, int]], points: int = 8) -> Callable[[pathlib.Path], str]:
-    """Measures of one run over training: so many points, each the mean over all updates since the last."""
+    """Table of measures of one run over training: `points` rows, each the mean since the previous row."""
 
     def make(results: pathlib.Path) -> str:
         rows = _rows(results, f"{world}-as")
         last = max(row["step"] for row in rows)
         lines = []
         for index in range(points):
-            begin, end = last * index / points, last * (index + 1) / points
-            cells = (over_seeds(seed_means(rows, name, begin, end), n) for name, (_, n) in columns.items())
+            start, end = last * index / points, last * (index + 1) / points
+            cells = (over_seeds(seed_means(rows, name, start, end), n) for name, (_, n) in columns.items())
             lines.append([f"{end / 1e6:.1f}M", *cells])
         return markdown(["steps", *(head for head, _ in columns.values())], lines)
 
@@ -51,7 +50,7 @@ def emergence(world: str, columns: dict[str, tuple[str, int]], points: int = 8) 
 
 
 def settings(results: pathlib.Path) -> str:
-    """Variants of Adversarial Surprise, tried on seeds that are not reported."""
+    """Table of variants of Adversarial Surprise, on seeds that no figure uses."""
     rows = read_csv(results / "rooms_settings_h200.csv")
     names = {
         "tune-as-16": "turns of 16",
@@ -71,7 +70,7 @@ def settings(results: pathlib.Path) -> str:
 
 
 def agents(results: pathlib.Path) -> str:
-    """The agents that ship with the package, from their cards: the measures that tell most, and what a person sees."""
+    """Table of the agents that ship with the package, from their cards, and what their replays show."""
     lines = []
     for card in zoo.cards():
         about = [f"`{zoo.PREFIX}{card['name']}`", f"{card['method']} in `{card['env']}`", f"{card['steps'] / 1e6:.1f}M"]

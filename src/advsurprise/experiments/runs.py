@@ -1,4 +1,4 @@
-"""Runs with the paper's settings: the job that trains one, and all of them side by side."""
+"""Runs with the paper's settings: the job that trains one, and several in parallel."""
 
 import pathlib
 import sys
@@ -17,7 +17,7 @@ from advsurprise.training.jobs import Job, Log, run_jobs
 
 
 class Failed(UserError):
-    """Some run failed."""
+    """A run failed or was stopped."""
 
     exit_code = EXIT_FAILED
 
@@ -30,7 +30,7 @@ def run_config(
     fields |= {f"env.{name}": value for name, value in world_fields.items()} | arm.fields
     bodies = fields.pop("bodies", batch.bodies)
     return changed(
-        # Whole updates are counted when all is known.
+        # A placeholder: `changed` sets the real number of steps.
         RunConfig(steps=10**12),
         [f"{name}={setting(value)}" for name, value in fields.items()],
         world_fields=envs.find(world).all_fields,
@@ -49,29 +49,29 @@ def training(
     folder: pathlib.Path,
     batch: Batch | None = None,
 ) -> Job:
-    """Trains one arm in one world; given again it goes on where it was stopped."""
+    """The job that trains one arm in one world, or resumes it."""
     cfg = run_config(world, world_fields, arm, seeds=seeds, steps=steps, batch=batch or Batch())
     return sweep.job(cfg, folder)
 
 
 def train_all(jobs: Sequence[Job], *, workers: int, folder: pathlib.Path, log: Log) -> None:
-    """Trains what is not trained yet, or says what failed."""
+    """Trains the unfinished runs; raises `Failed` if any fails."""
     failed, stopped = run_jobs(jobs, workers=workers, folder=folder, log=log)
     if stopped:
-        raise Failed("stopped; give the same command again to go on")
+        raise Failed("stopped; run the same command again to continue")
     if failed:
         raise Failed("; ".join(f"{name} failed: {why}" for name, why in failed.items()))
 
 
-def script(main: Callable[[Any], object], asked: type, description: str | None) -> None:
-    """Runs a module as a command: what goes wrong is a sentence and an exit code."""
+def script(main: Callable[[Any], object], args: type, description: str | None) -> None:
+    """Runs a module as a command: a user error becomes one sentence and an exit code."""
     try:
-        main(tyro.cli(asked, description=description))
+        main(tyro.cli(args, description=description))
     except UserError as error:
         print(error, file=sys.stderr)
         raise SystemExit(error.exit_code) from None
 
 
 def say(line: str) -> None:
-    """Prints a line of progress."""
+    """Prints a progress line to standard error."""
     print(line, file=sys.stderr, flush=True)

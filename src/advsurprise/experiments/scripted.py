@@ -1,5 +1,5 @@
-"""Scripted players of Adversarial Surprise in the room worlds: Explores that walk or stay, Controls that still the room
-or look away. They play in the compiled world, and the method itself scores what they see."""
+"""Scripted players of Adversarial Surprise in the room worlds: an Explore that walks or stays, a Control that stills
+the room or looks away. They play in the compiled world, and the method scores their observations."""
 
 import dataclasses
 import functools
@@ -24,28 +24,28 @@ Explore = Literal["walks", "random", "stays"]
 Methods = tuple[AdversarialSurprise, ...]
 """The method with several scopes of its model."""
 RANDOM_ACTIONS = 1 << 20
-"""Folded into a body's key besides the time, where it acts at random."""
+"""Added to the time that is folded into a body's key for random actions."""
 BOXES, STOPS = range(tiles.BOX, tiles.BALL), range(tiles.STOP_SWITCH, tiles.START_SWITCH)
 KEYS = range(tiles.KEY, tiles.STOP_SWITCH)
 ROUND_UP = 128
-"""Numbers of poses are rounded up to a multiple, so that few programs are compiled."""
+"""Numbers of poses are rounded up to a multiple of this, so that few programs are compiled."""
 TRIED = 64
-"""Poses of each body in which standing is tried for all scored steps: those that promise most after a single one."""
+"""Poses per body that are simulated for all scored steps: the most promising after a single step."""
 FLASHING = 4.0
-"""Nats that a flashing cell costs later on for each nat of the first step, about."""
+"""Approximate cost of a flashing cell over the later steps, in nats per nat of the first step."""
 
 
 class Behaviour(NamedTuple):
-    """What a scripted Control does in each of its turns."""
+    """Behaviour of a scripted Control in each of its turns."""
 
     label: str
-    """What tables call it."""
+    """Its label in tables."""
     stills: bool = False
-    """Whether it first stills the noisy room it is in; where nothing stills it, it shuts itself in the dark room."""
+    """Whether it first stills the noisy room it is in; in worlds where it cannot, it shuts itself in the dark room."""
     pose: Literal["stand", "turn", "away", "repeat"] = "stand"
-    """How it stands then: as it does; turned on the spot to where it sees the fewest flashing cells and, of equals, the
-    fewest cells; in the pose it can reach before steps are scored that is best in this; or in the one that pays most
-    under the model as it is."""
+    """How it then stands. stand: as it is; turn: turned on the spot to see the fewest flashing cells, then the fewest
+    cells; away: in the best pose by this measure that it can reach before steps are scored; repeat: in the reachable
+    pose with the highest reward under the current model."""
     random: bool = False
     """Whether it then acts at random instead of standing."""
 
@@ -64,51 +64,51 @@ BEHAVIOURS = {
 
 
 class Steps(eqx.Module):
-    """What happened on each step, axes [T, B]."""
+    """Recorded steps, axes [T, B]."""
 
     scored: Bool[Array, "..."]
-    """Whether Control is paid for the step."""
+    """Whether the step is scored."""
     log_prob: dict[str, Float[Array, "..."]]
-    """Control's pay with each scope of the model: log p_θ(o) on scored steps, 0 on others."""
+    """Control's reward for each scope of the model: log p_θ(o) on scored steps, 0 on others."""
     empty: dict[str, Bool[Array, "..."]]
-    """Scored under a model of no observation, which pays the same whatever is seen; for each scope."""
+    """Whether a step is scored under an empty model, where every observation has the same reward; for each scope."""
     obs: Any
-    """What was seen after each step, axes [T, B, *observation]."""
+    """Observations after each step, axes [T, B, *observation]."""
     info: dict[str, Array]
     """The world's measures."""
 
 
 class Standing(eqx.Module):
-    """What a body would see and be paid in poses, axes [B, N]."""
+    """View and reward of a body in candidate poses, axes [B, N]."""
 
     flashing: Int[Array, "..."]
-    """Cells in sight whose lights flash."""
+    """Number of visible cells with flashing lights."""
     in_sight: Int[Array, "..."]
-    """Cells in sight."""
+    """Number of visible cells."""
     pay: Float[Array, "..."]
-    """Pay of standing there for some scored steps."""
+    """Reward of standing there for some scored steps."""
 
 
 class Poses(eqx.Module):
-    """Poses of each body, axes [B, N]."""
+    """Candidate poses of each body, axes [B, N]."""
 
     cell: Int[Array, "..."]
     direction: Int[Array, "..."]
     opened: Bool[Array, "..."]
-    """Which doors are opened on the way there, axes [B, N, door]."""
+    """Doors that are opened on the way there, axes [B, N, door]."""
 
 
 # ------------------------------------------------------------------------------------------------------------- playing
 
 
 def body_keys(seeds: Sequence[int], layouts: int) -> Key[Array, " B"]:
-    """Keys of the bodies: some layouts of each seed."""
+    """Keys of the bodies: `layouts` bodies per seed."""
     of_seed = jax.vmap(lambda seed: jax.random.split(jax.random.key(seed), layouts))
     return of_seed(jnp.asarray(seeds, jnp.uint32)).reshape(-1)
 
 
 def play(world: RoomWorld, methods: Methods, explore: Explore, control: Behaviour, keys: Key[Array, " B"]) -> Steps:
-    """One episode of each body. All methods score it; Control that repeats a view does so for the first one's model."""
+    """Plays one episode per body. All methods score it; a Control that repeats a view uses the first method's model."""
     start, turn, _ = _programs()
     state, memories = start(world, methods, keys)
     method, time, parts = methods[0], 0, []
@@ -136,7 +136,7 @@ def _start(world: RoomWorld, methods: Methods, keys: Key[Array, " B"]):
 
 
 def _turn(world, methods, state, memories, actions: Int[Array, "T B"], keys: Key[Array, " B"], time: Int[Array, ""]):
-    """A turn of every body, its actions known, from `time` on."""
+    """Plays given actions of every body for a turn, starting at `time`."""
 
     def one(state, memories, action, key):
         state, _ = world.transition(state, action, key=key)
@@ -161,7 +161,7 @@ def _turn(world, methods, state, memories, actions: Int[Array, "T B"], keys: Key
 
 
 def _stand(world, density, steps: int, state, stats, poses: Poses, keys: Key[Array, " B"]) -> Standing:
-    """What bodies would see in poses, and be paid for standing there for so many scored steps."""
+    """View and reward of bodies that stand in candidate poses for `steps` scored steps."""
 
     def one_body(operand):
         state, stats, poses, key = operand
@@ -193,7 +193,7 @@ def _stand_in(world, density: AbstractDensity, steps: int, state: RoomState, sta
 
 @functools.cache
 def _programs() -> tuple[Callable, Callable, Callable]:
-    """The three above, compiled: the first two quickly, the last, which has most to do, so that it runs fast."""
+    """The three functions above, jitted: the first two for fast compilation, the last, the heaviest, for speed."""
     options = quickest_compile()
     start, turn = (jax.jit(each, static_argnums=(0, 1), compiler_options=options) for each in (_start, _turn))
     return start, turn, jax.jit(_stand, static_argnums=(0, 1, 2))
@@ -214,7 +214,7 @@ def _explore(world, explore: Explore, state, length: int, keys, time: int) -> np
 
 
 def _walk(body: Walker, visited: list[bool], length: int) -> list[int]:
-    """From room to room: to the nearest along the chain that it has not been in, else to the one farthest off."""
+    """Walks to the nearest unvisited room along the chain, or to the farthest room if all are visited."""
     while len(body.actions) < length:
         here = body.room
         new = [room for room, seen in enumerate(visited) if not seen]
@@ -233,7 +233,7 @@ def _random_actions(world, keys, time: int, length: int) -> np.ndarray:
 
 
 def _padded(plans: Sequence[Sequence[int]], length: int) -> np.ndarray:
-    """Plans as actions [T, B]: cut, or filled up with doing nothing."""
+    """Plans as actions [T, B], truncated or padded with waiting."""
     return np.asarray([[*plan[:length], *[WAIT] * (length - len(plan))] for plan in plans], np.int32).T
 
 
@@ -252,7 +252,7 @@ def _control(world, method, control: Behaviour, state, memory, length: int, run,
         return _padded([[*plan, *each] for plan, each in zip(plans, rest, strict=True)], length)
     if control.pose == "stand":
         return _padded(plans, length)
-    # Where the plan leads, played: a stilled room keeps the colours that it has at that moment.
+    # Plays the plan, since a stilled room keeps the colours of that moment.
     after = run(_padded(plans, length))[0] if control.stills else state
     quiet = int(method.quiet * method.control_steps)
     left = [max(0, quiet - len(plan)) for plan in plans]
@@ -274,7 +274,7 @@ def _control(world, method, control: Behaviour, state, memory, length: int, run,
 
 
 def _promising(once: Standing, ways: Sequence[list[Way]]) -> list[list[Way]]:
-    """The poses in which standing may pay most, from what a single step there pays."""
+    """The poses with the highest estimated reward, from the reward of a single step."""
     kept, costs = [], FLASHING * once.flashing - np.round(once.pay, 3)
     for body, each in enumerate(ways):
         columns = (np.asarray(column[body, : len(each)]) for column in (once.in_sight, costs))
@@ -284,7 +284,7 @@ def _promising(once: Standing, ways: Sequence[list[Way]]) -> list[list[Way]]:
 
 
 def _still(world, body: Walker, flashing: np.ndarray) -> None:
-    """Plans to still the room a body is in, if its lights flash; where nothing does that, to shut itself in."""
+    """Plans to still the body's room if its lights flash; in worlds where it cannot, to shut itself in."""
     if world.control == "none":
         return shut_in(body, int(np.argmin(flashing)))
     here = body.room
@@ -294,7 +294,7 @@ def _still(world, body: Walker, flashing: np.ndarray) -> None:
 
 
 def shut_in(body: Walker, dark: int) -> None:
-    """Plans to close the door of a world of two rooms from inside the dark one, and to lock it if there is a key."""
+    """Plans to close the door of a two-room world from inside the dark room, and to lock it if there is a key."""
     rooms = range(len(body.rooms))
     key = next((cell for cell in (body.find(KEYS, room) for room in rooms) if cell is not None), None)
     has_key, door = body.carried in KEYS, body.doors[0]
@@ -312,7 +312,7 @@ def shut_in(body: Walker, dark: int) -> None:
 
 
 def _poses(ways: Sequence[Sequence[Way]], state: RoomState) -> Poses:
-    """The ends of ways, as many for each body: those that have fewer repeat their first."""
+    """The final poses of ways, padded to the same number per body by repeating the first."""
     most = max(len(each) for each in ways)
     number = TRIED if most <= TRIED else -(-most // ROUND_UP) * ROUND_UP
     doors = np.asarray(state.doors)
@@ -327,8 +327,8 @@ def _poses(ways: Sequence[Sequence[Way]], state: RoomState) -> Poses:
 
 
 def _choose(standing: Standing, ways: Sequence[Sequence[Way]], *, by_pay: bool) -> list[Way]:
-    """For each body the way to the pose that pays most, if that counts; of equals the one with the fewest flashing
-    cells, then with the fewest cells in sight, then the nearest."""
+    """Each body's way to the best pose: by reward if `by_pay`, then by the fewest flashing cells, then by the fewest
+    visible cells, then the nearest."""
     chosen, costs = [], -np.round(standing.pay, 3) * by_pay
     for body, each in enumerate(ways):
         columns = (np.asarray(column[body, : len(each)]) for column in (standing.in_sight, standing.flashing, costs))

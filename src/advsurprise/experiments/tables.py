@@ -1,11 +1,11 @@
-"""The tables of the documentation, made from the rows in docs/results.
+"""Makes the tables of the documentation from the rows in docs/results.
 
     python -m advsurprise.experiments.tables            # writes them
-    python -m advsurprise.experiments.tables --check    # says which are not what the rows give
+    python -m advsurprise.experiments.tables --check    # lists pages that differ from their rows
 
 A table is written between the lines `<!-- table: NAME -->` and `<!-- end -->` of a page. Intervals are 95%: of training
-curves over training seeds (Student's t, or the bootstrap of docs/plots.md), of one policy over its evaluation. Where a
-file of results holds no training seed's own numbers there is no right interval, and none is written.
+curves over training seeds (Student's t, or the bootstrap of docs/plots.md), of one policy over its evaluation. If a
+file of results has no per-seed numbers, no valid interval can be computed and none is written.
 """
 
 import json
@@ -42,12 +42,12 @@ COMMON, SCORED = "surprise of all observations, nats per step", "surprise of sco
 
 @dataclass(frozen=True)
 class Settings:
-    """Where the pages and the rows are."""
+    """Pages and mode."""
 
     docs: pathlib.Path = pathlib.Path("docs")
-    """Folder of the documentation, with its rows in results/."""
+    """Folder of the documentation, with the rows in results/."""
     check: bool = False
-    """Write nothing; exit code 1 if a page differs from what the rows give."""
+    """Write nothing; exit with code 1 if a page differs from its rows."""
 
 
 # ----------------------------------------------------------------------------------------------------- tables
@@ -86,7 +86,7 @@ def comparison_long(results: pathlib.Path) -> str:
 
 
 def cross(file: str, columns: dict[str, tuple[str, int]], *, interval: bool) -> Callable[[pathlib.Path], str]:
-    """A table of pairings: of one training seed with the interval over its evaluation seeds, else means alone."""
+    """Table of pairings: with an interval over evaluation seeds for one training seed, else only means."""
 
     def make(results: pathlib.Path) -> str:
         result = json.loads((results / file).read_text())
@@ -107,7 +107,7 @@ def cross(file: str, columns: dict[str, tuple[str, int]], *, interval: bool) -> 
 def players(
     file: str, columns: dict[str, tuple[str, int]], *, interval: bool, greedy: bool = True
 ) -> Callable[[pathlib.Path], str]:
-    """A table of an evaluation: trained, greedy and random players."""
+    """Table of an evaluation of trained, greedy and random players."""
 
     def make(results: pathlib.Path) -> str:
         result = json.loads((results / file).read_text())
@@ -306,14 +306,14 @@ TABLES: dict[str, Callable[[pathlib.Path], str]] = {
         interval=True,
     ),
 }
-"""Every table by its name."""
+"""All tables by name."""
 
 
 # ------------------------------------------------------------------------------------------------------- pages
 
 
 def remade(page: str, results: pathlib.Path) -> str:
-    """A page with its tables made again from the rows."""
+    """A page with its tables remade from the rows."""
 
     def block(match: re.Match[str]) -> str:
         name = match["name"]
@@ -325,7 +325,7 @@ def remade(page: str, results: pathlib.Path) -> str:
 
 
 def pages(docs: pathlib.Path) -> list[pathlib.Path]:
-    """Pages that have such tables."""
+    """Pages with such tables."""
     return [path for path in sorted(docs.rglob("*.md")) if BLOCK.search(path.read_text())]
 
 

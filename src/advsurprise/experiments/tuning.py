@@ -1,5 +1,5 @@
-"""The same small sweep for every method, on seeds that no figure uses; each is judged by its own objective, never by
-what figures compare.
+"""The same small sweep for every method, on seeds that no figure uses. Each method is judged by its own objective,
+never by the measures in figures.
 
 python -m advsurprise.experiments.tuning --out runs/tuning --workers 8    # writes OUT/tuning.json
 python -m advsurprise.experiments.tuning --sweep games --out runs/tuning-games --workers 4 --env-workers 4
@@ -32,16 +32,16 @@ from advsurprise.training.metrics import read_rows
 SEEDS = (100, 101, 102, 103)
 DEFAULTS = "defaults"
 Settings = dict[str, dict[str, Any]]
-"""Fields that differ from the defaults, by the name of the setting."""
+"""Non-default fields, by the name of the setting."""
 Table = Float[np.ndarray, "settings seeds"]
-"""What a setting is worth to its method, seed by seed."""
+"""Value of each setting to its method, per seed."""
 Worth = Callable[[Sequence[pathlib.Path], int], Table]
-"""What settings are worth, from the folders of their runs and the episodes that each pair of roles plays."""
+"""Computes the table from the folders of the runs and the number of episodes per pair of roles."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-    """What is tried, where, and how it is judged."""
+    """The settings to try, the world, and the objectives."""
 
     world: str
     """The world."""
@@ -50,92 +50,92 @@ class Sweep:
     seeds: tuple[int, ...]
     """Training seeds."""
     steps: int
-    """Environment steps of each."""
+    """Environment steps per seed."""
     episodes: int
-    """Episodes of each pair of settings and seed, where two roles play against each other."""
+    """Episodes per pair of settings and seed when two roles play against each other."""
     settings: Settings
-    """What is tried of every method."""
+    """Settings tried for every method."""
     own: dict[str, Settings]
-    """What is tried of one method besides; the methods are those named here."""
+    """Additional settings per method; its keys are the methods of the sweep."""
     objectives: dict[str, tuple[str, Worth]]
-    """What each method wants, in words and as a function."""
+    """Objective of each method, as text and as a function."""
     batch: Batch = Batch()  # noqa: RUF009
-    """How much is collected between two updates."""
+    """Batch sizes."""
 
     def settings_of(self, method: str) -> Settings:
-        """Everything that is tried of a method."""
+        """All settings tried for a method."""
         return self.settings | self.own[method]
 
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:
-    """Trains every method with every setting and chooses the one that serves its own objective best."""
+    """Trains every method with every setting and chooses the best one by the method's own objective."""
 
     out: pathlib.Path = pathlib.Path("runs/tuning")
-    """Where runs and results go."""
+    """Folder of runs and results."""
     sweep: Literal["rooms", "games"] = "rooms"
-    """What is swept: rooms/four, or Freeway for all games."""
+    """The sweep: rooms/four, or Freeway for all games."""
     steps: int | None = None
-    """Environment steps of each seed; None for the sweep's own."""
+    """Environment steps per seed; default: those of the sweep."""
     workers: int = 1
-    """Runs side by side."""
+    """Number of runs in parallel."""
     env_workers: int | None = None
-    """Worker processes of each run in a game; None for about one per core."""
+    """Worker processes per run in a game; default: about one per core."""
     write: pathlib.Path | None = None
-    """A second file for the chosen settings alone, as figures read them."""
+    """Extra output file with only the chosen settings, as figures read them."""
 
 
-def tune(asked: Tuning, *, log: Log = say) -> dict[str, Any]:
-    """Trains what is not trained yet, judges and writes."""
-    sweep = SWEEPS[asked.sweep]
-    files.make_folder(asked.out)
+def tune(args: Tuning, *, log: Log = say) -> dict[str, Any]:
+    """Trains the unfinished runs, judges the settings and writes the results."""
+    sweep = SWEEPS[args.sweep]
+    files.make_folder(args.out)
     runs = [(method, name) for method in sweep.own for name in sweep.settings_of(method)]
-    train_all([_job(asked, *each) for each in runs], workers=asked.workers, folder=asked.out, log=log)
+    train_all([_job(args, *each) for each in runs], workers=args.workers, folder=args.out, log=log)
     results = {
-        "sweep": asked.sweep,
+        "sweep": args.sweep,
         "seeds": sweep.seeds,
-        "steps": asked.steps or sweep.steps,
-        "methods": {each: judged(asked, each) for each in sweep.own},
+        "steps": args.steps or sweep.steps,
+        "methods": {each: judged(args, each) for each in sweep.own},
     }
-    contents = {asked.out / "tuning.json": json.dumps(results, indent=1)}
-    if asked.write:
-        contents[asked.write] = json.dumps(chosen(results), indent=1) + "\n"
+    contents = {args.out / "tuning.json": json.dumps(results, indent=1)}
+    if args.write:
+        contents[args.write] = json.dumps(chosen(results), indent=1) + "\n"
     files.write_all(contents)
     return results
 
 
 def chosen(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The settings of each method whose mean over seeds is best."""
+    """Each method's settings with the best mean over seeds."""
     sweep = SWEEPS[results["sweep"]]
     return {method: sweep.settings_of(method)[best(each["worth"])] for method, each in results["methods"].items()}
 
 
 def best(worth: dict[str, list[float]]) -> str:
-    """The setting whose mean over seeds is largest."""
+    """The setting with the largest mean over seeds."""
     return max(worth, key=lambda name: float(np.mean(worth[name])))
 
 
-def _job(asked: Tuning, method: str, name: str) -> Job:
-    sweep, folder = SWEEPS[asked.sweep], folder_of(asked, method, name)
-    fields = sweep.fields | ({} if asked.env_workers is None else {"workers": asked.env_workers})
-    arm, steps = Arm(method, method, sweep.settings_of(method)[name]), asked.steps or sweep.steps
+def _job(args: Tuning, method: str, name: str) -> Job:
+    sweep, folder = SWEEPS[args.sweep], folder_of(args, method, name)
+    fields = sweep.fields | ({} if args.env_workers is None else {"workers": args.env_workers})
+    arm, steps = Arm(method, method, sweep.settings_of(method)[name]), args.steps or sweep.steps
     return training(sweep.world, fields, arm, seeds=sweep.seeds, steps=steps, folder=folder, batch=sweep.batch)
 
 
-def folder_of(asked: Tuning, method: str, name: str) -> pathlib.Path:
-    """Where a run is."""
-    return asked.out / f"{method}-{name}"
+def folder_of(args: Tuning, method: str, name: str) -> pathlib.Path:
+    """Folder of a run."""
+    return args.out / f"{method}-{name}"
 
 
-# ------------------------------------------------------------------------------------------- what a setting is worth
+# ------------------------------------------------------------------------------------------- values of settings
 
 
-def judged(asked: Tuning, method: str) -> dict[str, Any]:
-    """What each setting is worth by the method's objective, and what that is."""
-    sweep = SWEEPS[asked.sweep]
+def judged(args: Tuning, method: str) -> dict[str, Any]:
+    """The method's objective, and the value of each setting by it."""
+    sweep = SWEEPS[args.sweep]
     objective, worth = sweep.objectives[method]
     names = sweep.settings_of(method)
-    table = worth([folder_of(asked, method, name) for name in names], sweep.episodes)
+    table = worth([folder_of(args, method, name) for name in names], sweep.episodes)
     rows = {name: [float(f"{value:.6g}") for value in row] for name, row in zip(names, table, strict=True)}
     return {"objective": objective, "worth": rows}
 
@@ -146,7 +146,7 @@ def least_surprise(folders: Sequence[pathlib.Path], episodes: int) -> Table:
 
 
 def most_novelty(folders: Sequence[pathlib.Path], episodes: int) -> Table:
-    """RND: the prediction error before scaling, over all of training. The predictor's settings are the same in all."""
+    """RND: the prediction error before scaling, over all of training. All settings have the same predictor."""
     return np.stack([_column(folder, "intrinsic/raw", 0.0) for folder in folders])
 
 
@@ -156,33 +156,33 @@ def most_divergence(folders: Sequence[pathlib.Path], episodes: int) -> Table:
 
 
 def least_steps(folders: Sequence[pathlib.Path], episodes: int) -> Table:
-    """ASP: what Alice and Bob are paid at the end of training, where they only meet each other."""
+    """ASP: the rewards of Alice and Bob at the end of training, playing only against each other."""
     alice, bob = (np.stack([_column(folder, name, LAST) for folder in folders]) for name in ("time_alice", "time_bob"))
     return (np.maximum(bob - alice, 0.0) - bob) / 2
 
 
 def _column(folder: pathlib.Path, name: str, after: float) -> Float[np.ndarray, " seeds"]:
-    """Each seed's mean after a share of training, over updates that have a number: in games some see no episode end."""
+    """Each seed's mean after a share of training, over updates with a value: in games some updates end no episode."""
     rows = read_rows(folder / "metrics.jsonl")
     known = [row for row in rows if math.isfinite(float(row.get(name, math.nan)))]
     return np.asarray(seed_means(known, name, after * rows[-1]["step"], rows[-1]["step"]))
 
 
 def surprise_paid(measures: dict[str, np.ndarray]) -> tuple[float, float]:
-    """Adversarial Surprise: Explore wins what Control loses, the surprise of scored steps."""
+    """Adversarial Surprise: Explore gains and Control loses the surprise of scored steps."""
     surprise = float(np.nanmean(measures["scored_surprise"]))
     return surprise, -surprise
 
 
 def steps_paid(measures: dict[str, np.ndarray]) -> tuple[float, float]:
-    """ASP: Alice wins the steps that Bob needs more than she did, Bob loses his; nothing where no task is set."""
+    """ASP: Alice gains the steps that Bob needs beyond hers, Bob loses his steps; 0 if no task is set."""
     alice, bob = (np.nan_to_num(measures[name]) for name in ("time_alice", "time_bob"))
     return float(np.mean(np.maximum(bob - alice, 0.0))), -float(np.mean(bob))
 
 
 def round_robin(pay: Callable[[dict[str, np.ndarray]], tuple[float, float]]) -> Worth:
-    """Each setting's first role against the second role of all settings, and the other way round: the mean of what both
-    are paid."""
+    """Plays each setting's first role against the second role of all settings, and vice versa; the value is the mean
+    reward of both roles."""
 
     def worth(folders: Sequence[pathlib.Path], episodes: int) -> Table:
         runs = [load(folder) for folder in folders]
@@ -200,7 +200,7 @@ def round_robin(pay: Callable[[dict[str, np.ndarray]], tuple[float, float]]) -> 
 
 @contextlib.contextmanager
 def _opened(run: Trained, episodes: int) -> Iterator[Callable[[list[Agent]], list[dict[str, np.ndarray]]]]:
-    """A function that plays one agent per training seed, in the run's world."""
+    """Yields a function that plays one agent per training seed in the run's world."""
     world, fields = envs.find(run.config.env), run.config.env_fields
     if world.kind == "pure":
         made = world.make(**fields)
@@ -212,8 +212,8 @@ def _opened(run: Trained, episodes: int) -> Iterator[Callable[[list[Agent]], lis
 
 
 def over_opponents(paid: Float[np.ndarray, "2 settings settings seeds"]) -> Table:
-    """The mean of what both roles of each setting are paid: `paid[0, i, j]` is what the first role of setting i, and
-    `paid[1, i, j]` what the second of setting j gets when they meet."""
+    """Mean reward of both roles of each setting: `paid[0, i, j]` is the reward of the first role of setting i, and
+    `paid[1, i, j]` that of the second role of setting j, when they play each other."""
     return (paid[0].mean(axis=1) + paid[1].mean(axis=0)) / 2
 
 
@@ -271,7 +271,7 @@ SWEEPS = {
             "smirl": QUIET,
             "rnd": NOVELTY,
             "agac": ("divergence of the policy from its adversary's prediction, mean over training", most_divergence),
-            # Whole games are played without going back to an episode's beginning, which Bob would need.
+            # Whole games are played without rewinding to the episode's first state, which Bob would need.
             "asp": ("steps: won by Alice and spared by Bob against each other, end of training", least_steps),
         },
         batch=GAME_BATCH,

@@ -1,6 +1,6 @@
-"""A variant that is not the paper's, beside the paper's algorithm: does it explore and still?
+"""A variant that is not in the paper, compared with the paper's algorithm: does it explore and still?
 
-Its runs lie among those of `coverage`, which has two of its arms too.
+Its runs are in the folder of `coverage`, which shares two of its arms.
 """
 
 from advsurprise.experiments.figure import Arm, Claim, Figure, Results
@@ -13,9 +13,9 @@ OURS = "two-models"
 OTHERS = ("as", "as-round", "as-large")
 NOT_THERE = "not in the paper"
 TARGETS = {EPISODE: (3.0, "rooms per episode"), STILLED: (0.6, "share of the noisy rooms that are stilled")}
-"""What we want of it, and of what."""
+"""Targets and their measures."""
 SAME = turns(16, 8) | QUARTER
-"""Turns and batch of the variant, and of one model to compare it with."""
+"""Turns and batch of the variant and of the single model that it is compared with."""
 ARMS = arms("as", "as-round") | {
     "as-large": Arm("one model, same turns and batch", "adversarial-surprise", SAME | NO_PRIOR),
     OURS: Arm("two models", "adversarial-surprise", SAME | TWO_MODELS | WHOLE_TURN),

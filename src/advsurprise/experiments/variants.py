@@ -26,19 +26,19 @@ BINS = 32
 ROOM_COLUMNS = ("end/rooms_episode", "end/stilled", "mean/stilled", "end/rooms_life", "scored_surprise")
 GAME_COLUMNS = ("game/score", "end/episode_length", "scored_surprise", "common_surprise", "explore/entropy")
 QUARTER = {"bodies": 256, "ppo.minibatch": 2048, "ppo.lr": 1e-3}
-"""Four times the samples of the authors' batch, in as many minibatches."""
+"""Four times the samples of the authors' batch, in the same number of minibatches."""
 MIDDLE = {"bodies": 128, "ppo.minibatch": 1024, "ppo.lr": 1e-3}
-"""Twice the samples, in as many minibatches."""
+"""Twice the samples, in the same number of minibatches."""
 NO_PRIOR = {"method.pay_prior": False}
 ROUND = {"method.scope": "round"}
 TWO_MODELS = ROUND | NO_PRIOR | {"method.explore_scope": "episode"}
-"""Control is paid by the round's model, Explore by the episode's."""
+"""Control is rewarded under the round's model, Explore under the episode's."""
 WHOLE_TURN = {"method.explore_pay": "control"}
-"""Explore is paid for all of Control's steps, not the scored ones alone."""
+"""Explore is rewarded for all of Control's steps, not only the scored ones."""
 BEST = turns(16, 8) | QUARTER | TWO_MODELS | WHOLE_TURN
-"""The best so far of those that keep the rooms that they have learned to visit."""
+"""The best variant so far that does not forget the rooms it has learned to visit."""
 FALLING = {"ppo.lr_end_steps": STEPS}
-"""The learning rate falls to 0 at the end."""
+"""The learning rate decays to 0 at the end."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "turns-32": {},
     "turns-32 minibatch-1024 no-prior": {"ppo.minibatch": 1024} | NO_PRIOR,
@@ -85,7 +85,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 OUTLASTS = {"method.rounds": 4}
-"""The game goes on when the body dies."""
+"""The game continues when the body dies."""
 DOOM_VARIANTS: dict[str, dict[str, Any]] = {
     "turns-64/128": {},
     "turns-16": turns(16),
@@ -102,12 +102,12 @@ class Family(NamedTuple):
 
     world: str
     fields: dict[str, Any]
-    """The world's."""
+    """Fields of the world."""
     variants: dict[str, dict[str, Any]]
     columns: tuple[str, ...]
-    """What is kept of their curves."""
+    """Metrics that are kept."""
     steps: int
-    """Environment steps of each seed."""
+    """Environment steps per seed."""
     batch: Batch
 
 
@@ -122,57 +122,57 @@ class Variants:
     """Trains every variant and keeps its curves."""
 
     out: pathlib.Path = pathlib.Path("runs/variants")
-    """Where runs and results go."""
+    """Folder of runs and results."""
     family: Literal["rooms", "doom"] = "rooms"
-    """Which variants."""
+    """Family of variants."""
     steps: int | None = None
-    """Environment steps of each seed; None for the family's own."""
+    """Environment steps per seed; default: those of the family."""
     workers: int = 1
-    """Runs side by side."""
+    """Number of runs in parallel."""
     env_workers: int | None = None
-    """Worker processes of each run in a game; None for about one per core."""
+    """Worker processes per run in a game; default: about one per core."""
     only: tuple[str, ...] = ()
-    """Some of the variants; all if left out."""
+    """Variants to train; default: all."""
 
     @property
     def of(self) -> Family:
-        """The variants."""
+        """The family."""
         return FAMILIES[self.family]
 
 
-def compare(asked: Variants) -> None:
-    """Trains what is not trained yet, and writes the curves of all that were begun."""
-    there = asked.of.variants
-    for name in asked.only:
-        if name not in there:
-            raise UserError(f"unknown variant {nearest(name, there)}")
-    files.make_folder(asked.out)
+def compare(args: Variants) -> None:
+    """Trains the unfinished variants, and writes the curves of all that have been started."""
+    variants = args.of.variants
+    for name in args.only:
+        if name not in variants:
+            raise UserError(f"unknown variant {nearest(name, variants)}")
+    files.make_folder(args.out)
     try:
-        train_all([_job(asked, name) for name in asked.only or there], workers=asked.workers, folder=asked.out, log=say)
+        train_all([_job(args, name) for name in args.only or variants], workers=args.workers, folder=args.out, log=say)
     finally:
-        begun = [name for name in there if (_folder(asked, name) / METRICS).exists()]
-        files.write(asked.out / "variants.csv", as_csv([row for name in begun for row in _rows(asked, name)]))
+        started = [name for name in variants if (_folder(args, name) / METRICS).exists()]
+        files.write(args.out / "variants.csv", as_csv([row for name in started for row in _rows(args, name)]))
 
 
 def words(name: str) -> str:
-    """What is different about a variant in rooms/four, as --set takes it."""
+    """Settings of a variant in rooms/four, as --set takes them."""
     return " ".join(f"{field}={setting(value)}" for field, value in VARIANTS[name].items()) or "defaults"
 
 
-def _folder(asked: Variants, name: str) -> pathlib.Path:
-    return asked.out / name.replace(" ", "_").replace("/", "-")
+def _folder(args: Variants, name: str) -> pathlib.Path:
+    return args.out / name.replace(" ", "_").replace("/", "-")
 
 
-def _job(asked: Variants, name: str) -> Job:
-    family, folder = asked.of, _folder(asked, name)
-    fields = family.fields | ({} if asked.env_workers is None else {"workers": asked.env_workers})
-    arm, steps = Arm(name, "adversarial-surprise", family.variants[name]), asked.steps or family.steps
+def _job(args: Variants, name: str) -> Job:
+    family, folder = args.of, _folder(args, name)
+    fields = family.fields | ({} if args.env_workers is None else {"workers": args.env_workers})
+    arm, steps = Arm(name, "adversarial-surprise", family.variants[name]), args.steps or family.steps
     return training(family.world, fields, arm, seeds=SEEDS, steps=steps, folder=folder, batch=family.batch)
 
 
-def _rows(asked: Variants, name: str) -> list[dict[str, Any]]:
-    whose = {"world": asked.of.world, "arm": name}
-    return [whose | row for row in binned(read_rows(_folder(asked, name) / METRICS), asked.of.columns, BINS)]
+def _rows(args: Variants, name: str) -> list[dict[str, Any]]:
+    whose = {"world": args.of.world, "arm": name}
+    return [whose | row for row in binned(read_rows(_folder(args, name) / METRICS), args.of.columns, BINS)]
 
 
 if __name__ == "__main__":

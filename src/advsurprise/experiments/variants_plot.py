@@ -25,19 +25,19 @@ DRAWN = {
     "turns-8 large two-models": ("two models, turns of 8", "#009E73"),
     "turns-16/8 large two-models whole-turn": ("two models, turns of 16 and 8, whole turn paid", "#CC79A7"),
 }
-"""Variants that are drawn, with their names and colours."""
+"""Variants to draw, with their labels and colours."""
 SCRIPTED = (3.8, 0.63)
-"""Rooms and stilled rooms of scripted players with turns of 16 and 8 (docs/incentive.md): about the most there is."""
+"""Rooms and stilled rooms of scripted players with turns of 16 and 8 (docs/incentive.md): about the maximum."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Drawing:
-    """What is drawn, and where."""
+    """Input and output files."""
 
     rows: pathlib.Path = pathlib.Path("docs/results/variants.csv")
-    """Rows that `advsurprise.experiments.variants` has written."""
+    """Rows written by `advsurprise.experiments.variants`."""
     out: pathlib.Path = pathlib.Path("docs/figures/variants.png")
-    """The picture."""
+    """Output file of the figure."""
 
 
 def path(rows: Sequence[dict[str, Any]], name: str) -> Float[np.ndarray, "T 2"]:
@@ -52,11 +52,11 @@ def path(rows: Sequence[dict[str, Any]], name: str) -> Float[np.ndarray, "T 2"]:
     )
 
 
-def draw(asked: Drawing) -> None:
-    """Each variant as a line through training, with a dot at its end."""
+def draw(args: Drawing) -> None:
+    """Draws each variant as a line over training, with a dot at its end."""
     from matplotlib.figure import Figure
 
-    rows = read_csv(asked.rows)
+    rows = read_csv(args.rows)
     made = Figure(figsize=(6.4, 4.0), layout="constrained")
     axis = made.subplots()
     for name, (label, colour) in DRAWN.items():
@@ -67,7 +67,7 @@ def draw(asked: Drawing) -> None:
     axis.set(xlabel="rooms visited per episode", ylabel="noisy rooms stilled at the end", xlim=(1, 4), ylim=(0, 0.75))
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, fontsize=8, loc="lower right")
-    files.write(asked.out, saved(made)[".png"])
+    files.write(args.out, saved(made)[".png"])
 
 
 if __name__ == "__main__":

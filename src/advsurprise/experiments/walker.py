@@ -1,6 +1,6 @@
-"""Ways through a room world, planned on the host: what a scripted player does with its body, action by action.
+"""Plans paths through a room world on the host, for scripted players.
 
-Lights aside, a room world does what an action says and nothing else, so a plan made in one state comes true.
+Except for the lights a room world is deterministic, so a plan made in one state always works.
 """
 
 import functools
@@ -20,29 +20,29 @@ LEFT, RIGHT, FORWARD, PICKUP, TOGGLE, WAIT = (
     int(action) for action in (Action.LEFT, Action.RIGHT, Action.FORWARD, Action.PICKUP, Action.TOGGLE, Action.DONE)
 )
 TURNS = (((3, LEFT), (1, RIGHT)), ((0, LEFT), (2, RIGHT)), ((1, LEFT), (3, RIGHT)), ((2, LEFT), (0, RIGHT)))
-"""For each direction the two beside it, and how the body turns there."""
+"""For each direction, the two adjacent ones and the action that turns there."""
 
 
 class Pose(NamedTuple):
-    """Where a body stands and where it faces."""
+    """Position and direction of a body."""
 
     cell: int
     direction: int
 
 
 class Way(NamedTuple):
-    """How a pose is reached."""
+    """A path to a pose."""
 
     pose: Pose
-    """Where it ends."""
+    """Its end."""
     steps: int
-    """Actions that it takes."""
+    """Number of actions."""
     before: "Way | None"
-    """The way without its last part; None where it begins."""
+    """The path without its last part; None at the start."""
     part: tuple[int, ...]
     """Actions of its last part."""
     opened: tuple[int, ...]
-    """Cells of doors that are opened on it."""
+    """Cells of doors opened on the way."""
 
     @property
     def actions(self) -> list[int]:
@@ -56,21 +56,21 @@ class Way(NamedTuple):
 
 @dataclass
 class Walker:
-    """A body of which the next actions are planned; it is where they lead."""
+    """A body with planned actions; its state is the one after them."""
 
     grid: bytearray
     """Tile codes of the padded grid, flat."""
     pose: Pose
     carried: int
-    """Code of what it carries."""
+    """Code of the carried object."""
     strides: tuple[int, ...]
-    """What to add to a cell to go one further in each direction."""
+    """Offset to the next cell in each direction."""
     rooms: list[frozenset[int]]
     """Cells inside the walls of each room."""
     doors: list[int]
     """Cells of the doors."""
     actions: list[int] = field(default_factory=list)
-    """What is planned so far."""
+    """Actions planned so far."""
 
     @property
     def room(self) -> int:
@@ -80,11 +80,11 @@ class Walker:
         return next(number for number, cells in enumerate(self.rooms) if self.pose.cell in cells)
 
     def find(self, codes: range, room: int) -> int | None:
-        """The first cell of a room with one of some codes."""
+        """The first cell of a room with one of these codes."""
         return next((cell for cell in sorted(self.rooms[room]) if self.grid[cell] in codes), None)
 
     def go(self, reached: Callable[[Pose], bool]) -> bool:
-        """Plans the shortest way to a pose, and whether there is one."""
+        """Plans the shortest path to a pose for which `reached` holds; returns whether there is one."""
         way = next((way for way in self.ways() if reached(way.pose)), None)
         if way is None:
             return False
@@ -95,11 +95,11 @@ class Walker:
         return True
 
     def face(self, cell: int) -> bool:
-        """Plans to stand before a cell and face it, and whether that can be done."""
+        """Plans to face a cell from next to it; returns whether that is possible."""
         return self.go(lambda pose: pose.cell + self.strides[pose.direction] == cell)
 
     def ways(self, limit: int = sys.maxsize) -> Iterator[Way]:
-        """The shortest way to every pose that can be reached within so many steps, nearest first."""
+        """Yields the shortest path to every pose within `limit` steps, nearest first."""
         toggles = _toggles(self.carried)
         waiting, known, steps = {0: [Way(self.pose, 0, None, (), ())]}, set(), 0
         while waiting and steps <= limit:
@@ -130,18 +130,18 @@ def _toggles(carried: int) -> tuple[int | None, ...]:
 
 
 def toggles_to_pass(code: int, carried: int) -> int | None:
-    """How often what lies in front must be toggled before the body can step there; None if that never helps."""
+    """Toggles needed before the body can step onto a cell in front; None if it is impassable."""
     if tiles.is_walkable(code):
         return 0
     has_key = carried == tiles.KEY + (code - tiles.DOOR) % tiles.NUM_COLOURS
     if tiles.is_closed_door(code):
-        # With its key in hand the first toggle locks it.
+        # With its key in hand, the first toggle locks it.
         return 2 if has_key else 1
     return 1 if tiles.is_locked_door(code) and has_key else None
 
 
 def walkers(world: RoomWorld, states: RoomState) -> list[Walker]:
-    """A walker in each of a batch of states."""
+    """A walker for each state of a batch."""
     leaves = {name: np.asarray(getattr(states, name)) for name in ("grid", "carried", "top", "side", "doors")}
     position, direction = np.asarray(states.position).tolist(), np.asarray(states.direction).tolist()
     across = geometry.side(world.grid, world.view)
@@ -161,5 +161,5 @@ def walkers(world: RoomWorld, states: RoomState) -> list[Walker]:
 
 def _inside(world: RoomWorld, top: np.ndarray, side: np.ndarray) -> frozenset[int]:
     (left, up), (width, height) = top.tolist(), side.tolist()
-    begin, across = geometry.cell(left, up, size=world.grid, view=world.view), geometry.side(world.grid, world.view)
-    return frozenset(begin + row * across + column for row in range(1, height - 1) for column in range(1, width - 1))
+    corner, across = geometry.cell(left, up, size=world.grid, view=world.view), geometry.side(world.grid, world.view)
+    return frozenset(corner + row * across + column for row in range(1, height - 1) for column in range(1, width - 1))

@@ -1,5 +1,4 @@
-"""Scores in games of policies that were trained on intrinsic reward alone (section 5, Q2): frozen, and played for whole
-games."""
+"""Scores in whole games of frozen policies that were trained on intrinsic reward only (section 5, Q2)."""
 
 import dataclasses
 
@@ -33,8 +32,8 @@ ARMS = {
     "task": Arm("PPO on the game's reward", "task"),
     "random": Arm("random", "random", learns=False),
 }
-"""Turns of 64 and 128 steps are the games' own, and the paper's. `task` is trained on what the others are only judged
-by, and `random` is not trained: both are there to read scores by, and part of no claim."""
+"""Turns of 64 and 128 steps are the defaults in games, and the paper's. `task` is trained on the reward that the others
+are evaluated on, and `random` is not trained: both are for reference and part of no claim."""
 GAMES = {
     "atari/assault": "Assault",
     "atari/berzerk": "Berzerk",
@@ -69,7 +68,7 @@ def _score(results: Results, world: str, arm: str, player: str = SAMPLED) -> Val
 
 
 def _against_all(results: Results, games: dict[str, str], does: str, paper: str, measure: str) -> list[Claim]:
-    """Adversarial Surprise against every baseline in every game, where both are there."""
+    """Claims of Adversarial Surprise against every baseline in every game, if both have results."""
     made = []
     for world, game in games.items():
         for other in BASELINES:
@@ -81,7 +80,7 @@ def _against_all(results: Results, games: dict[str, str], does: str, paper: str,
 
 
 def _best_in_most(results: Results) -> list[Claim]:
-    """Whether it is best in more than half of the games; nothing unless all methods have played all of them."""
+    """The claim that it is best in more than half of the games; none unless all methods have results in all games."""
     scores = {world: [_score(results, world, arm) for arm in (OURS, *BASELINES)] for world in GAMES}
     if not all(len(values) for each in scores.values() for values in each):
         return []
@@ -95,14 +94,14 @@ def _best_in_most(results: Results) -> list[Claim]:
 
 
 def _is_best(scores: list[Values]) -> np.ndarray:
-    """Whether the first is above all others, in each bootstrap sample."""
+    """Whether the first is above all others in each bootstrap sample."""
     means = [iqm(each[draws(np.zeros(len(each), int), RESAMPLES, seed)]) for seed, each in enumerate(scores)]
     return means[0] > np.max(means[1:], axis=0)
 
 
 def _not_in_the_paper(results: Results, games: dict[str, str], measure: str) -> list[Claim]:
-    """Both roles in turn against each role alone, our turns against the paper's, and games that outlast lives against
-    games that end with them."""
+    """Claims on both roles in turn against each role alone, our turns against the paper's, and games that outlast lives
+    against games that end with them."""
     made = []
     for world, game in games.items():
         both = _score(results, world, OURS)
@@ -122,12 +121,12 @@ def _not_in_the_paper(results: Results, games: dict[str, str], measure: str) -> 
 
 
 def draw_atari(results: Results) -> dict[str, bytes]:
-    """The panels of all games that there are."""
+    """Draws the panels of all games with results."""
     return zero_shot_plot.draw(ATARI, GAMES, results)
 
 
 def draw_doom(results: Results) -> dict[str, bytes]:
-    """The panels of Take Cover."""
+    """Draws the panels of Take Cover."""
     return zero_shot_plot.draw(DOOM, COVER, results)
 
 

@@ -11,6 +11,7 @@ from advsurprise.evaluation.curves import Curve, moving_average
 from advsurprise.evaluation.plot import handle, looks, panel, saved
 from advsurprise.experiments.drawing import curve_of
 from advsurprise.experiments.figure import Figure, Results
+from advsurprise.experiments.verdicts import mean
 
 SCORE = "game/score"
 BINS = 128
@@ -39,9 +40,9 @@ def draw(figure: Figure, titles: dict[str, str], results: Results) -> dict[str, 
     axes = made.subplots(2, max(1, len(games)), squeeze=False)
     for (top, below), world in zip(axes.T, games, strict=False):
         label = labels.of_config(RunConfig(env=world)).label(SCORE)
-        for axis, what, curves in ((top, "frozen policies", frozen[world]), (below, "during training", during[world])):
-            panel(axis, f"{label}: {what}", curves, look)
-            _points(axis, curves, look)
+        staged = any(len(each.steps) > 1 for each in frozen[world])
+        (_stages if staged else _strip)(top, f"{label}: frozen policies", frozen[world], look)
+        panel(below, f"{label}: during training", during[world], look)
         _levels(top, levels(results, world))
         top.set_title(titles[world], fontsize=10)
     made.legend(
@@ -52,7 +53,11 @@ def draw(figure: Figure, titles: dict[str, str], results: Results) -> dict[str, 
         frameon=False,
         fontsize=8,
     )
-    made.supxlabel("\n".join(textwrap.wrap(_caption(games), int(26 * width / 2.0))), fontsize=7, color="#444444")
+    made.supxlabel(
+        "\n".join(textwrap.wrap(_caption({world: titles[world] for world in games}), int(26 * width / 2.0))),
+        fontsize=7,
+        color="#444444",
+    )
     return saved(made)
 
 
@@ -84,16 +89,37 @@ def levels(results: Results, world: str) -> dict[str, float]:
     return here | {f"{who}, published": score for who, score in envs.find(world).published.items()}
 
 
-def _points(axis, curves: list[Curve], look: dict[str, tuple[str, str]]) -> None:
-    """Dots on curves of few points, for which a line may show nothing."""
+def _stages(axis, label: str, curves: list[Curve], look: dict[str, tuple[str, str]]) -> None:
+    """Scores over training, with dots on curves of few points."""
+    panel(axis, label, curves, look)
     for each in curves:
         if len(each.steps) <= FEW:
             axis.plot(each.steps, each.iqm, "o", color=look[each.label][0], markersize=4)
 
 
+def _strip(axis, label: str, curves: list[Curve], look: dict[str, tuple[str, str]]) -> None:
+    """Scores at a single stage, a column for each arm: every seed, and the mean with its interval."""
+    panel(axis, label, [], look)
+    for column, each in enumerate(curves):
+        shade, scores = look[each.label][0], each.values[:, -1]
+        axis.plot(np.full(len(scores), column - 0.12), scores, "o", color=shade, markersize=3, alpha=0.5)
+        centre, low, high = mean(scores)
+        # One seed has no interval.
+        error = np.nan_to_num([[centre - low], [high - centre]])
+        axis.errorbar(column + 0.12, centre, error, fmt="o", color=shade, markersize=5, capsize=3)
+    axis.set_xticks(range(len(curves)), [textwrap.fill(each.label, 13) for each in curves], fontsize=6)
+    axis.set_xlim(-0.5, len(curves) + 0.3)
+    axis.set_xlabel("")
+
+
 def _levels(axis, lines: dict[str, float]) -> None:
     """Draws reference scores as horizontal lines; those far above the curves are named at the top instead."""
     bottom, top = axis.get_ylim()
+    # Equal scores share a line.
+    by_score: dict[float, list[str]] = {}
+    for who, score in lines.items():
+        by_score.setdefault(round(score, 1), []).append(who)
+    lines = {" and ".join(names): score for score, names in by_score.items()}
     within = {who: score for who, score in lines.items() if score <= top + REACH * (top - bottom)}
     for style, (who, score) in zip((":", "--", "-."), within.items(), strict=False):
         axis.axhline(score, color="#555555", linestyle=style, linewidth=0.9)
@@ -106,10 +132,12 @@ def _levels(axis, lines: dict[str, float]) -> None:
         )
 
 
-def _caption(games: list[str]) -> str:
-    windows = ", ".join(f"{WINDOWS.get(world, WINDOW)}/{BINS} in {world}" for world in games)
+def _caption(titles: dict[str, str]) -> str:
+    windows = {title: f"{WINDOWS.get(world, WINDOW)}/{BINS}" for world, title in titles.items()}
+    several = len(set(windows.values())) > 1
+    text = ", ".join(f"{window} ({title})" for title, window in windows.items()) if several else max(windows.values())
     return (
-        "bold: interquartile mean over training seeds; shaded: its 95% bootstrap interval; thin: each seed. Above: "
-        "whole games of frozen policies, actions sampled. Below: scores during "
-        f"training, smoothed over the last {windows} of training."
+        "Above: whole games of frozen policies, actions sampled; dots and thin lines: each training seed; bold: their "
+        "mean (interquartile over training) and its 95% interval. Below: scores during training, smoothed over the "
+        f"last {text} of training; shaded: 95% bootstrap interval."
     )

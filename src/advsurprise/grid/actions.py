@@ -1,6 +1,6 @@
 """What the seven actions do to the body and to the cell in front of it, with MiniGrid's rules.
 
-Two rules are ours: a closed door toggled by a body that carries its key becomes locked, and switches.
+Two rules are ours: toggling a closed door with its key in hand locks it, and switches.
 """
 
 import enum
@@ -29,10 +29,10 @@ NO_ROOM = -1
 
 
 class Effect(eqx.Module):
-    """What an action did."""
+    """Effect of an action."""
 
     turn: Int[Array, ""]
-    """To add to the direction."""
+    """Quarter turns to add to the direction."""
     moves: Bool[Array, ""]
     """Whether the body steps into the cell in front."""
     front: UInt8[Array, ""]

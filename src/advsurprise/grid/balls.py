@@ -1,4 +1,4 @@
-"""Balls that wander: each tries one random neighbouring cell per step and goes there if it is empty."""
+"""Wandering balls: each tries one random neighbouring cell per step and moves there if it is empty."""
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +40,7 @@ def wander(
 def picked_or_dropped(
     balls: Int[Array, " balls"], front: Int[Array, ""], before: UInt8[Array, ""], after: UInt8[Array, ""]
 ) -> Int[Array, " balls"]:
-    """Keeps the list of balls true when the cell `front` changed from `before` to `after`."""
+    """Updates the cells of the balls after the cell `front` changed from `before` to `after`."""
     removed = tiles.is_ball(before) & ~tiles.is_ball(after)
     placed = tiles.is_ball(after) & ~tiles.is_ball(before)
     balls = jnp.where(removed & (balls == front), ABSENT, balls)

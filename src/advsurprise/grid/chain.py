@@ -1,7 +1,7 @@
 """A chain of rooms with shared walls, placed as MiniGrid's MultiRoom places them.
 
-Placing is rejection sampling, written as a function of random bits that works on numpy and on jax arrays alike: jax
-draws layouts, numpy checks before anything compiles whether such rooms fit at all.
+Placing is rejection sampling, written as a function of random bits that works on both numpy and jax arrays: jax draws
+layouts, numpy checks whether such rooms fit at all before anything compiles.
 """
 
 import functools
@@ -15,11 +15,11 @@ from advsurprise.errors import UserError
 from advsurprise.grid.lights import below
 
 TRIES = 8
-"""Places tried for each further room before the whole chain is started over."""
+"""Places tried for each further room before restarting the whole chain."""
 DRAWS = 5
 """Random words per try: exit wall, door along it, the two sides, the offset along the shared wall."""
 FIRST_ENTRY_WALL = 2
-"""Walls are numbered as directions. The first room has no door there, but leaves no exit on that wall either."""
+"""Walls are numbered like directions. The first room has no entry, but gets no exit on this wall."""
 
 
 class Chain(NamedTuple):
@@ -30,7 +30,7 @@ class Chain(NamedTuple):
     side: Any
     """Width and height, walls included."""
     door: Any
-    """Door to the room before; for the first room, its corner."""
+    """Door to the previous room; for the first room, its corner."""
     fits: Any
     """Whether every room fits, axes [...]."""
 
@@ -42,17 +42,17 @@ def attempt(bits, *, rooms: int, low: int, high: int, size: int, xp) -> Chain:
     top = _draw(first[..., 2:4], size - 2, xp)
     unplaced = xp.zeros((*top.shape[:-1], rooms - 1, 2), "int32")
     tops, all_sides = (xp.concatenate([first[..., None, :], unplaced], -2) for first in (top, sides))
-    begun = Chain(tops, all_sides, tops, _inside(top, sides, size))
-    entry = xp.full(begun.fits.shape, FIRST_ENTRY_WALL, "int32")
+    start = Chain(tops, all_sides, tops, _inside(top, sides, size))
+    entry = xp.full(start.fits.shape, FIRST_ENTRY_WALL, "int32")
 
     def place(room, state):
         chain, entry = state
         return _place(room, chain, entry, xp.take(bits, room, -3), low=low, high=high, size=size, xp=xp)
 
     if xp is jnp:
-        # A loop rather than its unrolling: nine rooms compile as fast as two.
-        return jax.lax.fori_loop(1, rooms, place, (begun, entry))[0]
-    return functools.reduce(lambda state, room: place(room, state), range(1, rooms), (begun, entry))[0]
+        # Not unrolled, so that nine rooms compile as fast as two.
+        return jax.lax.fori_loop(1, rooms, place, (start, entry))[0]
+    return functools.reduce(lambda state, room: place(room, state), range(1, rooms), (start, entry))[0]
 
 
 def _place(room, placed: Chain, entry, bits, *, low: int, high: int, size: int, xp):
@@ -109,7 +109,7 @@ def _inside(top, sides, size: int):
 
 
 def _apart(top, sides, other_top, other_sides):
-    """Whether two rooms that are not neighbours in the chain keep apart, with MiniGrid's uneven margins."""
+    """Whether two rooms that are not neighbours in the chain do not touch, with MiniGrid's uneven margins."""
     before = top + sides < other_top
     after = other_top + other_sides <= top
     return before[..., 0] | after[..., 0] | before[..., 1] | after[..., 1]
@@ -123,7 +123,7 @@ def success_rate(rooms: int, low: int, high: int, size: int, tries: int = 512) -
 
 
 def check(rooms: int, low: int, high: int, size: int) -> None:
-    """Refuses rooms that fit in none of thousands of attempts, and names a grid that is large enough."""
+    """Refuses rooms that fit in none of thousands of attempts, and suggests a grid that is large enough."""
     if success_rate(rooms, low, high, size) > 0 or success_rate(rooms, low, high, size, 8192) > 0:
         return
     larger = size
@@ -131,19 +131,19 @@ def check(rooms: int, low: int, high: int, size: int) -> None:
         larger += 5
     raise UserError(
         f"{rooms} rooms with sides from {low} to {high} do not fit a grid of {size}x{size}: "
-        f"none of 8192 attempts succeeded; set grid={larger} or ask for fewer or smaller rooms"
+        f"none of 8192 attempts succeeded; set grid={larger} or use fewer or smaller rooms"
     )
 
 
 def sample(key, *, rooms: int, low: int, high: int, size: int) -> Chain:
-    """A chain that fits: attempts are made several at a time, and the first that fits is taken."""
+    """A chain that fits: the first that fits among attempts made in parallel batches."""
     rate = max(success_rate(rooms, low, high, size), 1 / 512)
     parallel = min(64, int(np.ceil(2 / rate)))
 
     def try_some(state):
         key, _ = state
         key, bits_key = jax.random.split(key)
-        # Drawn flat: XLA takes 1.3 s instead of 0.15 s to compile the same draw in four axes.
+        # Drawn flat: XLA takes 1.3 s instead of 0.15 s to compile the same draw with four axes.
         bits = jax.random.bits(bits_key, (parallel * rooms * TRIES * DRAWS,), jnp.uint32)
         bits = bits.reshape(parallel, rooms, TRIES, DRAWS)
         tried = attempt(bits, rooms=rooms, low=low, high=high, size=size, xp=jnp)
@@ -151,5 +151,5 @@ def sample(key, *, rooms: int, low: int, high: int, size: int) -> Chain:
         return key, jax.tree.map(lambda leaf: leaf[first], tried)
 
     nowhere = jnp.zeros((rooms, 2), jnp.int32)
-    begin = (key, Chain(nowhere, nowhere, nowhere, jnp.bool_(False)))
-    return jax.lax.while_loop(lambda state: ~state[1].fits, try_some, begin)[1]
+    start = (key, Chain(nowhere, nowhere, nowhere, jnp.bool_(False)))
+    return jax.lax.while_loop(lambda state: ~state[1].fits, try_some, start)[1]

@@ -1,6 +1,6 @@
-"""Where things are: cells as flat indices of a grid padded with walls, directions as strides.
+"""Cells as flat indices of a grid padded with walls, directions as strides.
 
-The padding is as wide as the view is long, so that looking over the edge reads a wall and needs no test.
+The padding is as wide as the view is long, so that looking over the edge reads a wall and needs no bounds check.
 """
 
 import jax.numpy as jnp

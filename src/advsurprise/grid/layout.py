@@ -1,4 +1,4 @@
-"""From a chain of rooms to a grid with doors, lights, boxes, switches, keys, balls and the body's place."""
+"""Turns a chain of rooms into a grid with doors, lights, boxes, switches, keys, balls and the body."""
 
 import equinox as eqx
 import jax
@@ -10,14 +10,14 @@ from advsurprise.grid.chain import Chain
 from advsurprise.grid.lights import below
 
 BODY, CONTROL, RESTART, KEY = range(4)
-"""The things that need a cell of their own in a room, by their place in `slots`."""
+"""Things that need a separate cell in a room, by their index in `slots`."""
 NUM_SLOTS = 4
 NOWHERE = 0
 """A corner of the padding: writing a wall there changes nothing, so absent objects are put here."""
 
 
 class Objects(eqx.Module):
-    """Things to put on the grid; absent ones lie `NOWHERE` and are walls."""
+    """Objects to put on the grid; absent ones are walls at `NOWHERE`."""
 
     cells: Int[Array, " objects"]
     codes: UInt8[Array, " objects"]
@@ -44,7 +44,7 @@ def put(grid: UInt8[Array, " cells"], objects: list[Objects]) -> UInt8[Array, " 
 
 
 def where_present(present: Bool[Array, " n"], cells: Int[Array, " n"], codes: Int[Array, " n"]) -> Objects:
-    """Objects of which only some are there."""
+    """Objects of which only some are present."""
     return Objects(jnp.where(present, cells, NOWHERE), jnp.where(present, codes, tiles.WALL).astype(jnp.uint8))
 
 
@@ -117,12 +117,12 @@ def scatter_balls(
 
 
 def num_bits(rooms: int) -> int:
-    """Random words that the layout of so many rooms takes."""
+    """Number of random words for a layout of `rooms` rooms."""
     return rooms * (3 + NUM_SLOTS) + 1
 
 
 def name_bits(bits: UInt32[Array, " n"], rooms: int) -> dict[str, Array]:
-    """One draw of random words, cut up by use."""
+    """Splits one draw of random words by use."""
     kinds, doors, boxes, rest = (
         bits[:rooms],
         bits[rooms : 2 * rooms],

@@ -1,7 +1,7 @@
 """Flashing lights without a random number per cell and step.
 
-A room holds one 32-bit word. The colour of a cell is a hash of that word and the cell's index, so only cells that
-are looked at cost anything, and a room is stilled by keeping its word.
+A room holds one 32-bit word. The colour of a cell is a hash of that word and the cell's index, so only cells in
+view cost anything, and a room is stilled by keeping its word.
 """
 
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Pictures of a grid in MiniGrid's style: numpy only, tiles drawn once and kept."""
+"""Pictures of a grid in MiniGrid's style: numpy only, with cached tiles."""
 
 import functools
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def draw(
 def mosaic(
     shape: tuple[int, ...], cell: Callable[[int, int], np.ndarray], size: int
 ) -> UInt8[np.ndarray, "pixel_rows pixel_columns 3"]:
-    """Pictures of cells, each by its column and row, put together; `shape` is how many columns and rows there are."""
+    """Assembles pictures of cells, each given by column and row; `shape` is (columns, rows)."""
     width, height = shape
     image = np.zeros((height * size, width * size, 3), np.uint8)
     for x, y in np.ndindex(width, height):
@@ -52,7 +52,7 @@ def mosaic(
 
 @functools.lru_cache(maxsize=4096)
 def tile(code: int, facing: int | None, highlighted: bool, size: int) -> UInt8[np.ndarray, "size size 3"]:
-    """One cell; `facing` draws the body in it."""
+    """Picture of one cell; `facing` draws the body in it."""
     canvas = _empty_cell(size)
     kind, colour, state = (int(i) for i in tiles.SYMBOL_OF[code])
     painter = PAINTERS.get(NAME_OF_TYPE[kind])
@@ -69,8 +69,8 @@ def tile(code: int, facing: int | None, highlighted: bool, size: int) -> UInt8[n
 def tile_of(
     drawn: tuple[tuple[Any, ...], ...], size: int, highlighted: bool = False, facing: int | None = None, body: str = ""
 ) -> UInt8[np.ndarray, "size size 3"]:
-    """A cell of any world, drawn with these shapes (see `shapes`); `facing` draws the body in the colour `body`, edged
-    with white."""
+    """Picture of a cell of any world from its shapes (see `shapes`); `facing` draws the body in the colour `body`,
+    outlined in white."""
     canvas = _empty_cell(size)
     for kind, *shape, colour in drawn:
         paint: Callable[..., None] = canvas.rectangle if kind == "r" else canvas.circle
@@ -96,7 +96,7 @@ def _shrunk(canvas: "Canvas", size: int) -> UInt8[np.ndarray, "size size 3"]:
 
 
 def shapes(code: int) -> tuple[tuple[Any, ...], ...]:
-    """What a cell is drawn with, in order, for whoever draws it elsewhere: rectangles ("r", left, right, top, bottom,
+    """Shapes of a cell in drawing order, for other renderers: rectangles ("r", left, right, top, bottom,
     colour) and discs ("c", x, y, radius, colour), in fractions of the cell's side."""
     kind, colour, state = (int(i) for i in tiles.SYMBOL_OF[code])
     painter, sketch = PAINTERS.get(NAME_OF_TYPE[kind]), Sketch()
@@ -106,17 +106,17 @@ def shapes(code: int) -> tuple[tuple[Any, ...], ...]:
 
 
 class Sketch:
-    """Keeps the shapes that a painter draws, instead of painting them."""
+    """Records the shapes that a painter draws, instead of painting them."""
 
     def __init__(self):
         self.shapes: list[tuple[Any, ...]] = []
 
     def rectangle(self, left, right, top, bottom, colour) -> None:
-        """Keeps a rectangle."""
+        """Records a rectangle."""
         self.shapes.append(("r", left, right, top, bottom, _hex(colour)))
 
     def circle(self, x, y, radius, colour) -> None:
-        """Keeps a disc."""
+        """Records a disc."""
         self.shapes.append(("c", x, y, radius, _hex(colour)))
 
 
@@ -125,7 +125,7 @@ def _hex(colour) -> str:
 
 
 def rgb(colour: str) -> tuple[int, int, int]:
-    """The parts of a colour written #rrggbb."""
+    """Red, green and blue of a colour written #rrggbb."""
     red, green, blue = bytes.fromhex(colour.removeprefix("#"))
     return red, green, blue
 

@@ -1,7 +1,7 @@
-"""Tile codes: everything that can be in a cell, as one byte, and what follows from the byte.
+"""Tile codes: one byte for everything that can be in a cell, and its properties.
 
-A code names the object, its colour, its state and, for things that belong to a room (boxes, switches, balls and
-lights), that room. What MiniGrid asks an object's class, the physics here looks up in a table over codes.
+A code gives the object, its colour, its state and, for things that belong to a room (boxes, switches, balls and
+lights), that room. Where MiniGrid asks an object's class, the physics here tests the code.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ COLOURS = ("red", "green", "blue", "purple", "yellow", "grey")
 """Index is MiniGrid's colour number."""
 NUM_COLOURS = len(COLOURS)
 MAX_ROOMS = 9
-"""Most rooms a world can have: room numbers are part of the codes."""
+"""Maximum number of rooms: room numbers are part of the codes."""
 
 OPEN, CLOSED, LOCKED = 0, 1, 2
 """MiniGrid's door states."""
@@ -98,7 +98,7 @@ def _symbols() -> UInt8[np.ndarray, "codes 3"]:
         for room in range(MAX_ROOMS):
             table[box(room, colour)] = number["box"], colour, 0
             table[ball(room, colour)] = number["ball"], colour, 0
-    # A light has no colour of its own until `lights.resolve` gives it one.
+    # A light has no colour until `lights.resolve` gives it one.
     table[LIGHT : LIGHT + MAX_ROOMS] = number["floor"], 0, 0
     return table
 
@@ -125,7 +125,7 @@ CLASS_OF = _classes()
 
 
 def is_opaque(code):
-    """Whether nothing can be seen behind it: walls, closed and locked doors."""
+    """Whether it blocks the view: walls, closed and locked doors."""
     return (code == WALL) | ((code >= door(CLOSED, 0)) & (code < KEY))
 
 

@@ -12,8 +12,8 @@ def visible(transparent: Bool[Array, " {view*view}"], *, view: int) -> Bool[Arra
     """MiniGrid's shadow casting, a row of the view at a time, each row a word with a bit per column.
 
     Rows are visited from the body's own upwards. In a row, light first runs to the right and then to the left
-    through transparent cells; every transparent cell it reaches (the last column in the first pass and the first in
-    the second excepted) lights the cell above it and the next one above in the direction of running.
+    through transparent cells; every transparent cell it reaches (except the last column in the first pass and the
+    first in the second) lights the cell above it and the one above next in the direction of travel.
     """
     columns = jnp.asarray(1 << np.arange(view), jnp.int32)
     rows = jnp.sum(jnp.where(transparent.reshape(view, view), columns[:, None], 0), axis=0, dtype=jnp.int32)
@@ -27,8 +27,8 @@ def visible(transparent: Bool[Array, " {view*view}"], *, view: int) -> Bool[Arra
 def _unpack(lit: list[Int[Array, ""]], *, view: int) -> Bool[Array, " {view*view}"]:
     """The bits of all rows by cell, axes [column, row], flattened.
 
-    As many rows share a word as fit. The remainder changes no word, which is below 2³¹. It is there for XLA on a CPU:
-    without it, all of the shadow casting would be repeated for every cell, but the result of a division is kept.
+    As many rows share a word as fit. The remainder changes no word, since all are below 2³¹. It is there for XLA on a
+    CPU, which would otherwise repeat the shadow casting for every cell, but does not recompute a division.
     """
     together = 31 // view
     groups = [lit[row : row + together] for row in range(0, view, together)]
@@ -79,7 +79,7 @@ def look(
     size: int,
     view: int,
 ) -> UInt8[Array, " {view*view}"]:
-    """Codes of the cells in view; unseen where hidden, the carried thing (else empty) in the body's own cell."""
+    """Codes of the cells in view; unseen where hidden, the carried object (else empty) in the body's own cell."""
     cells = geometry.view_cells(position, direction, size=size, view=view)
     codes = grid[cells]
     seen = visible(~tiles.is_opaque(codes), view=view)

@@ -1,1 +1,1 @@
-"""From a rollout to better policies."""
+"""Collecting rollouts and learning from them."""

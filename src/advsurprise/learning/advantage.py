@@ -18,11 +18,11 @@ def turn_gae(
 ) -> Float[Array, "T B"]:
     """Advantages of one role on the steps it took (`active`); 0 on all others.
 
-    A role's own steps are contiguous to it. With t⁺ the role's next step after t in the same episode,
+    Steps of other roles are skipped. With t⁺ the role's next step after t in the same episode,
 
         δ_t = r_t + γ_t V(t⁺) − V_t,        A_t = δ_t + γ_t λ A_{t⁺}.
 
-    Where the episode ends first, on whoever's step e ≥ t (`cut`), A_{t⁺} = 0 and V(t⁺) is `final_value` of e, or 0 if
+    If the episode ends first, on any role's step e ≥ t (`cut`), A_{t⁺} = 0 and V(t⁺) is `final_value` of e, or 0 if
     that end is final (discount 0 at e). After the rollout's last step V(t⁺) is `last_value`. `discount` is γ on
     steps with a future and 0 on others; it counts once from t to t⁺, however many steps others took in between.
     With one role that always acts this is Schulman et al. 2016, equation 16.
@@ -39,5 +39,5 @@ def turn_gae(
 
     begin = (last_value, jnp.zeros_like(last_value))
     steps = (reward, value, final_value, discount, cut, active)
-    # Unrolled: a step is so little that the loop would cost more than it does.
+    # Unrolled: a step costs less than the loop around it.
     return jax.lax.scan(back, begin, steps, reverse=True, unroll=8)[1]

@@ -1,4 +1,4 @@
-"""A rollout of large observations, some steps at a time: as numbers all of them would fill the memory."""
+"""Processes rollouts of large observations in chunks of steps: as floats, all of them would fill the memory."""
 
 import math
 from collections.abc import Callable
@@ -7,19 +7,19 @@ from typing import Any
 import jax
 
 LARGE = 4096
-"""Numbers of an observation beyond which steps are taken in chunks: 84x84 pixels have 7,056, rooms about 600."""
+"""Entries of an observation above which steps are processed in chunks: 84x84 pixels have 7,056, rooms about 600."""
 MOST_NUMBERS = 2**20
-"""Numbers of a chunk's observations, if a step alone does not have more: networks need twenty times as many."""
+"""Maximum entries of a chunk's observations, unless one step has more: networks need twenty times as many."""
 
 
 def is_large(numbers: int) -> bool:
-    """Whether observations of so many numbers are taken in chunks."""
+    """Whether observations with this many entries are processed in chunks."""
     return numbers > LARGE
 
 
 def chunk_length(steps: int, *, bodies: int, numbers: int) -> int:
-    """Steps of a chunk: all where observations are small, else as many as divide `steps` and keep a chunk within
-    `MOST_NUMBERS`; `numbers` are those of an observation."""
+    """Steps in a chunk: all if observations are small, else the largest divisor of `steps` that keeps a chunk within
+    `MOST_NUMBERS`; `numbers` are the entries of an observation."""
     if not is_large(numbers):
         return steps
     most = max(1, MOST_NUMBERS // (bodies * numbers))
@@ -32,8 +32,8 @@ def split(x: Any, length: int) -> Any:
 
 
 def by_chunks(function: Callable[[Any], Any], x: Any, *, shape: tuple[int, ...]) -> Any:
-    """`function` of arrays [T, B, …], whose results have an axis T too, chunk by chunk; `shape` is that of an
-    observation as numbers."""
+    """Applies `function` to arrays [T, B, …] chunk by chunk; its results have an axis T too. `shape` is that of an
+    observation as floats."""
     steps, bodies = jax.tree.leaves(x)[0].shape[:2]
     length = chunk_length(steps, bodies=bodies, numbers=math.prod(shape))
     if length == steps:

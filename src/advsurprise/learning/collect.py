@@ -1,4 +1,4 @@
-"""Collecting experience in a pure world, within one compiled program, and what any collector records of a step."""
+"""Collecting experience in a pure world, within one compiled program, and what every collector records of a step."""
 
 from typing import Any
 
@@ -16,18 +16,18 @@ from advsurprise.types import RESTART, Decision, Rollout, TimeStep, View, Views
 
 
 class Carry(eqx.Module):
-    """Where collecting is between two rollouts."""
+    """State of a collector between two rollouts."""
 
     env_key: PRNGKeyArray
-    """Key of all that happens in the world."""
+    """Key of all randomness in the world."""
     env_count: Int[Array, ""]
-    """Steps the world has made."""
+    """Steps the world has taken."""
     env_state: Any
     """State of all bodies."""
     memory: Any
     """The method's memories of all bodies."""
     first: Any = None
-    """First states of the episodes that bodies are in, where the method may rewind."""
+    """First states of the bodies' current episodes, if the method makes requests; else None."""
 
 
 class ScanCollector(eqx.Module):
@@ -36,19 +36,19 @@ class ScanCollector(eqx.Module):
     env: AbstractEnv = eqx.field(static=True)
     bodies: int = eqx.field(static=True)
     length: int = eqx.field(static=True)
-    """Steps of each body in a rollout."""
+    """Steps per body in a rollout."""
     devices: Devices = eqx.field(static=True, default=ONE_DEVICE)
     """Devices among which bodies are split while collecting."""
 
     def start(self, agent: Agent, *, key: PRNGKeyArray) -> Carry:
-        """Begins the first episode of every body."""
+        """Starts the first episode of every body."""
         env_key, env_state, timestep = reset_all(self.env, self.bodies, key)
         first = env_state if agent.method.makes_requests else None
         return Carry(env_key, jnp.int32(0), env_state, interaction.start(agent, timestep), first)
 
     def collect(self, agent: Agent, carry: Carry, *, key: PRNGKeyArray) -> tuple[Carry, Rollout]:
-        """One rollout, continuing where the last ended. Of several devices each carries its own bodies, and all get
-        the whole rollout."""
+        """Collects one rollout, continuing where the last ended. With several devices, each steps its own bodies and
+        all get the whole rollout."""
         schedule = role_schedule(agent.method, self.length)
 
         def step(carry: Carry, now):
@@ -65,11 +65,11 @@ class ScanCollector(eqx.Module):
 
         def packed_step(carry: Carry, now):
             carry, recorded = step(carry, now)
-            # Shapes are known once the step has been traced; tracing it for them alone would take as long again.
+            # Shapes are known once the step is traced; a second trace only for them would take as long.
             packings.append(tree.Packing.of(recorded))
             return carry, packings[-1].pack(recorded)
 
-        # Random numbers of all steps at once: a CPU spends more on making a few than on making many.
+        # Random numbers for all steps at once: on a CPU many small draws cost more than a large one.
         noise = jax.vmap(lambda key: interaction.chance(agent.method, self.bodies, key=key))(
             jax.random.split(key, self.length)
         )
@@ -118,7 +118,7 @@ def rollout_shapes(agent: Agent, bodies: int, length: int) -> Rollout:
 def record_step(
     view: View, decision: Decision, timestep: TimeStep, signal: Any, final_value: Any, request: Any
 ) -> dict[str, Any]:
-    """What a rollout keeps of one step, axes [B, …]. An episode that the method restarts has terminated."""
+    """What a rollout keeps of one step, axes [B, …]. An episode that the method restarts counts as terminated."""
     restarted = False if request is None else request == RESTART
     return {
         "frame": view.frames[:, -1],
@@ -134,12 +134,12 @@ def record_step(
 
 
 def older_frames(agent: Agent, memory: Any) -> Shaped[Array, "..."]:
-    """All but the newest of the observations that bodies see now, axes [k − 1, B, *observation]."""
+    """All but the newest of the frames that bodies see now, axes [k − 1, B, *observation]."""
     return jnp.moveaxis(jax.vmap(agent.method.see)(memory).frames[:, :-1], 1, 0)
 
 
 def as_rollout(steps: dict[str, Any], older: Shaped[Array, "..."], last_value: Any, next_role: Any) -> Rollout:
-    """A rollout of recorded steps [T, B, …] and of the observations before the first."""
+    """Makes a rollout from recorded steps [T, B, …] and the observations before the first."""
     frames = jnp.concatenate([older, steps["frame"]])
     others = {name: steps[name] for name in steps if name not in ("frame", "view")}
     views = Views(frames, **steps["view"])

@@ -1,4 +1,4 @@
-"""Convolutions. `convolve` is the one door: it chooses how to compute each, by shape and by device.
+"""Convolutions. `convolve` is the entry point: it chooses an implementation by shape and device.
 
 XLA's own gradient of a CPU convolution is ten times slower than patches and a matrix product, and where the input is
 wide and the output narrow, cutting patches costs more than the product. Kernels are [outputs, kernel, kernel,
@@ -15,11 +15,11 @@ from jaxtyping import Array, Float
 SAME_KERNEL, SAME_STRIDE = 3, 2
 """The kernel and the stride of `halved`."""
 FEW_CELLS, FEW_CHANNELS, MANY_SAMPLES = 16, 16, 64
-"""A convolution goes by rows up to so many cells (of data: channels) and from so many samples on: beyond, the matrices'
-zeros cost more than they save, and for fewer samples making the matrices does."""
+"""`by_rows` is used up to this many cells (for data: channels) and from this many samples on: with more cells, zeros in
+its matrices cost more than they save; with fewer samples, making the matrices does."""
 
 FEW_OUTPUTS = 8
-"""Up to so many outputs, a convolution by blocks adds shifted products; with more it puts shifted blocks together."""
+"""Up to this many outputs, `by_blocks` adds shifted products; with more, it concatenates shifted blocks."""
 
 Backend = Literal["xla", "patches", "rows", "parity", "blocks"]
 
@@ -36,8 +36,8 @@ def convolve(
 ) -> Float[Array, "n new_rows new_columns outputs"]:
     """The convolution of x with a kernel; `is_data` says that x needs no gradient.
 
-    x is [n, rows, columns, channels], or any tree of arrays [n, rows, columns, …] of which `encode` makes that, cell by
-    cell: where cells are taken apart, they are so before they are encoded, which is a fifth faster on a CPU.
+    x is [n, rows, columns, channels], or any tree of arrays [n, rows, columns, …] that `encode` turns into it cell by
+    cell: where cells are rearranged, that happens before they are encoded, which is a fifth faster on a CPU.
     """
     shape = jax.eval_shape(encode, x).shape
     chosen = backend or choose(shape, weight.shape, stride=stride, same=same, is_data=is_data)
@@ -67,7 +67,7 @@ def choose(
     samples, rows, columns, channels = shape
     if is_data and (weight[1], stride, same) == (SAME_KERNEL, SAME_STRIDE, True):
         return "rows" if channels <= FEW_CHANNELS and samples >= MANY_SAMPLES else "parity"
-    # Without padding: images of 20x20 and more, for which graphics cards have their own programs.
+    # Without padding: images of 20x20 and more, for which GPUs have their own kernels.
     if not same and (platform or jax.default_backend()) != "cpu":
         return "xla"
     if not same and stride > 1 and weight[1] % stride == 0:
@@ -143,10 +143,10 @@ def by_blocks(
     cells: Float[Array, "n rows columns stride stride channels"],
     weight: Float[Array, "outputs kernel kernel channels"],
 ) -> Float[Array, "n new_rows new_columns outputs"]:
-    """A convolution without padding whose kernel is some blocks of stride x stride, as one of stride 1 over blocks.
+    """A convolution without padding whose kernel is a multiple of the stride, as one of stride 1 over blocks.
 
-    No cell is copied but for the transposition into blocks, of bytes where cells are encoded later. With few outputs
-    one product takes every block to what it adds to each of its neighbours; with more, neighbours are put together.
+    Cells are copied only when transposed into blocks, as bytes if they are encoded later. With few outputs one product
+    computes what every block adds to each of its neighbours; with more, neighbours are concatenated.
     """
     outputs, stride = len(weight), cells.shape[3]
     side = weight.shape[1] // stride
@@ -194,7 +194,7 @@ def by_rows(
 def _placed(
     weight: Float[Array, "outputs rows kernel channels"], begin: int, columns: int
 ) -> Float[Array, "outputs rows columns channels"]:
-    """The kernel at a place of a row; what hangs over the edge is cut off."""
+    """The kernel placed in a row, cropped at the edges."""
     after = columns - weight.shape[2] - begin
     return jax.lax.pad(weight, jnp.float32(0), [(0, 0, 0), (0, 0, 0), (begin, after, 0), (0, 0, 0)])
 
@@ -205,8 +205,8 @@ def halved(
 ) -> Float[Array, "n new_rows new_columns outputs"]:
     """The convolution of kernel 3 and stride 2 with `same` padding, of an input that is data and has no gradient.
 
-    `cells` are the input's cells by parity, as `by_parity` gives them: a cell meets the same entries of the kernel as
-    all others of its parity, so that four products are all there is, and no patches are cut.
+    `cells` are the input's cells by parity, from `by_parity`: all cells of one parity meet the same entries of the
+    kernel, so that four products are enough and no patches are cut.
     """
     sizes = [cells[0].shape[axis] + cells[3].shape[axis] for axis in (1, 2)]
     total = jnp.float32(0)
@@ -241,13 +241,13 @@ halved.defvjp(_halved_forward, _halved_backward)
 
 
 def by_parity(x: Any) -> list[Any]:
-    """Cells of even row and column, of even row and odd column, of odd and even, of odd and odd, in every leaf."""
+    """Cells of even row and even column, even and odd, odd and even, odd and odd, in every leaf."""
     return [jax.tree.map(lambda leaf, a=a, b=b: leaf[:, a::2, b::2], x) for a in (0, 1) for b in (0, 1)]
 
 
 def _meetings(sizes: list[int]):
-    """For each parity of cells: the entries of the kernel they meet, and how far the result of each is from the cell's
-    own place among its like, in rows and columns."""
+    """For each parity of cells: the entries of the kernel they meet, and by how many rows and columns each result is
+    shifted from the cell's index within its parity."""
     along = [_axis_meetings(size) for size in sizes]
     pairs = [[(r, c) for r in along[0][a] for c in along[1][b]] for a in (0, 1) for b in (0, 1)]
     offsets = [[(r[0], c[0]) for r, c in each] for each in pairs]
@@ -263,6 +263,6 @@ def _axis_meetings(size: int) -> list[list[tuple[int, int]]]:
 
 
 def _moved(x: Float[Array, "n rows columns channels"], shifts: list[int], sizes: list[int]) -> Array:
-    """The cells shifted along rows and columns within an array of other sizes; what leaves it is cut off."""
+    """The cells shifted along rows and columns within an array of other sizes, cropped at its edges."""
     ends = [size - old - shift for size, old, shift in zip(sizes, x.shape[1:3], shifts, strict=True)]
     return jax.lax.pad(x, jnp.float32(0), [(0, 0, 0), (shifts[0], ends[0], 0), (shifts[1], ends[1], 0), (0, 0, 0)])

@@ -1,8 +1,8 @@
-"""Density models of observations, fitted on the fly: a config object and an explicit state, its sufficient statistics.
+"""Density models of observations, fitted online: a config object and an explicit state, its sufficient statistics.
 
 A model sees one body and one observation at a time (callers `vmap` over bodies and `scan` over time) and treats the
 entries of an observation as independent. `log_prob(stats, x)` scores x under what has been added to `stats` so far,
-so the order of calls is the caller's: the convention of surprise minimisation is *score first, then add*,
+so the caller decides on the order: the convention of surprise minimisation is *score first, then add*,
 
     r_t = log p_θ(o_{t+1}) with θ fitted on o_1 … o_t;  θ ← update(θ, o_{t+1}).
 
@@ -33,7 +33,7 @@ class AbstractDensity(eqx.Module, Generic[Stats]):
 
     @abc.abstractmethod
     def init(self, shape: tuple[int, ...]) -> Stats:
-        """Statistics of no observation; `shape` is the shape of one observation."""
+        """Empty statistics; `shape` is the shape of one observation."""
 
     @abc.abstractmethod
     def update(self, stats: Stats, x: Shaped[Array, "*shape"]) -> Stats:
@@ -45,8 +45,7 @@ class AbstractDensity(eqx.Module, Generic[Stats]):
 
     @abc.abstractmethod
     def noise_log_prob(self, stats: Stats) -> Float[Array, ""]:
-        """Expected log-density of an observation of nothing but noise: all classes, or all numbers from 0 to 1, equally
-        likely in every entry."""
+        """Expected log-density of noise: all classes, or all numbers from 0 to 1, equally likely in every entry."""
 
     @abc.abstractmethod
     def entropy(self, stats: Stats) -> Float[Array, ""]:
@@ -72,16 +71,16 @@ class Categorical(AbstractDensity[CategoricalStats]):
         p_c = (n_c + α) / (n + C α),  and 1 / C if n = α = 0,
         log p(x) = Σ_entries log max(p_x, floor).
 
-    The floor acts on the score alone and does not renormalise, as published. It is far below 1 / C: a class never
-    seen after the first observation costs log floor, more than any class does before it.
+    The floor applies only to the score and does not renormalise, as published. It is far below 1 / C: after the first
+    observation an unseen class scores log floor, lower than any class before it.
     """
 
     num_classes: int = eqx.field(static=True)
-    """Number of classes C; entries are the integers from 0 to C, exclusive, and a larger one scores nan."""
+    """Number of classes C; entries are integers from 0 to C − 1, and a larger one scores nan."""
     floor: float = eqx.field(static=True, default=1e-3)
-    """Least probability used in a score."""
+    """Minimum probability used in a score."""
     pseudo_count: float = eqx.field(static=True, default=0.0)
-    """Observations α of every class assumed beforehand (Laplace smoothing)."""
+    """Pseudo-observations α of every class (Laplace smoothing)."""
 
     def __check_init__(self):
         if self.num_classes < 1:
@@ -130,7 +129,7 @@ class GaussianStats(eqx.Module):
     mean: Float[Array, "*shape"]
     """Mean μ."""
     residue: Float[Array, "*shape"]
-    """What rounding has added to `mean` so far and the next update takes back."""
+    """Rounding error of `mean`, which the next update subtracts (Kahan summation)."""
     spread: Float[Array, "*shape"]
     """Sum of squared deviations from `mean`."""
     count: Float[Array, ""]
@@ -145,8 +144,8 @@ class Gaussian(AbstractDensity[GaussianStats]):
         log p(x) = −½ Σ_entries ( ((x − μ) / σ)² + log(2π σ²) ).
 
     The moments are updated by Welford's recursion, which has no difference of large numbers; the running mean is
-    summed with compensation, since increments of order 1 / n² would otherwise be lost after some thousand steps.
-    With c₀ = 0 the prior holds until the first observation only.
+    summed with compensation, since increments of order 1 / n² would otherwise be lost after a few thousand steps.
+    With c₀ = 0 the prior holds only until the first observation.
     """
 
     prior_mean: float = eqx.field(static=True, default=0.0)
@@ -156,7 +155,7 @@ class Gaussian(AbstractDensity[GaussianStats]):
     prior_count: float = eqx.field(static=True, default=1.0)
     """Number c₀ of the prior's pseudo-observations."""
     min_std: float = eqx.field(static=True, default=1e-3)
-    """Least standard deviation."""
+    """Minimum standard deviation."""
 
     def __check_init__(self):
         if self.prior_var < 0 or self.prior_count < 0 or self.min_std <= 0:
@@ -204,17 +203,17 @@ class Gaussian(AbstractDensity[GaussianStats]):
 
     def _std(self, stats: GaussianStats) -> Float[Array, "*shape"]:
         variance = _ratio(stats.spread, stats.count + self.prior_count, self.prior_var)
-        # The floor before the root: rounding can leave a spread of next to nothing below 0.
+        # The floor before the root: rounding can make a tiny spread negative.
         return jnp.sqrt(jnp.maximum(variance, self.min_std**2))
 
 
 PIXEL_STD = 0.02
-"""Least standard deviation of a pixel, on a scale from 0 to 1: five of 255 grey levels (docs/density.md)."""
+"""Minimum standard deviation of a pixel, on a scale from 0 to 1: five of 255 grey levels (docs/density.md)."""
 
 
 def pixel_gaussian(min_std: float = PIXEL_STD) -> Gaussian:
-    """The Gaussian for images: the moments of noise, all numbers from 0 to 1 equally likely, until there is an
-    observation, and the floor alone from then on."""
+    """The Gaussian for images: the moments of uniform noise from 0 to 1 until the first observation, and only the floor
+    after that."""
     return Gaussian(prior_mean=0.5, prior_var=1 / 12, prior_count=0.0, min_std=min_std)
 
 
@@ -224,6 +223,6 @@ def _ratio(part: Float[Array, "*shape"], whole: Float[Array, ""], empty: float) 
 
 
 def _sum(terms: Float[Array, "..."]) -> Float[Array, ""]:
-    """Sum of all entries, as a dot product: inside a plain sum XLA takes a CPU's logarithms one by one, 10x slower."""
+    """Sum of all entries, as a dot product: in a plain sum XLA computes logarithms one by one on a CPU, 10x slower."""
     flat = terms.reshape(-1)
     return jnp.dot(flat, jnp.ones_like(flat), precision=jax.lax.Precision.HIGHEST)

@@ -1,4 +1,4 @@
-"""Devices that train together: one mesh with the axes "seeds" and "bodies", of the cores of a CPU or of several GPUs.
+"""Devices that train together: one mesh with the axes "seeds" and "bodies", of CPU cores or GPUs.
 
 Who holds what, with 2 seeds, 16 bodies and 2 networks on 4 devices, a mesh of 2 x 2:
 
@@ -13,11 +13,11 @@ Who holds what, with 2 seeds, 16 bodies and 2 networks on 4 devices, a mesh of 2
                   │ fits network 0            │ fits network 1            │
                   └───────────────────────────┴───────────────────────────┘
 
-Rows never communicate. The devices of a row do so twice in an update: each steps its own bodies, `all_gather` puts the
-rollout together; all of them score it; each fits its share of the networks, `sum_over` gives every device all of them.
+Rows never communicate. The devices of a row do so twice per update: each steps its own bodies, `all_gather` joins the
+rollout; all of them score it; each fits its share of the networks, and `sum_over` gives every device all of them.
 
 All devices run one program, and its results are those of a single device, to rounding. Two devices keep two cores of a
-CPU busier than one device with two threads does, which cuts every matrix product in two.
+CPU busier than one device with two threads, which splits every matrix product in two.
 """
 
 import functools
@@ -37,7 +37,7 @@ from advsurprise.errors import UserError
 Tree = TypeVar("Tree")
 SEEDS, BODIES = "seeds", "bodies"
 PER_SEED = PartitionSpec(SEEDS)
-"""Layout of arrays [S, …]: each device has its seeds, and devices with the same seeds have the same."""
+"""Layout of arrays [S, …]: each device has its seeds, the same for all devices of a row."""
 PER_BODY = PartitionSpec(SEEDS, BODIES)
 """Layout of arrays [S, B, …]: each device has its bodies of its seeds."""
 
@@ -62,7 +62,7 @@ class Devices:
         return self.count if jax.default_backend() == "cpu" else 1
 
     def local(self, tree: Tree, *, axis: int) -> Tree:
-        """This device's bodies of arrays with all bodies of a seed along `axis`."""
+        """This device's part of arrays with all bodies of a seed along `axis`."""
         if self.bodies == 1:
             return tree
 
@@ -73,30 +73,30 @@ class Devices:
         return jax.tree.map(part, tree)
 
     def all_gather(self, tree: Tree, *, axis: int) -> Tree:
-        """All bodies of a seed along `axis`, from each device's own."""
+        """All bodies of a seed along `axis`, from the parts of all devices of a row."""
         if self.bodies == 1:
             return tree
         return jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, BODIES, axis=axis, tiled=True), tree)
 
     def sum_over(self, parts: Sequence[Callable[[], Tree]]) -> Tree:
-        """The sum of the results of as many parts as there are devices in a row, each of which computes one."""
+        """The sum of the results of `parts`, one for each device of a row."""
         if self.bodies == 1:
             return parts[0]()
         return jax.lax.psum(jax.lax.switch(jax.lax.axis_index(BODIES), parts), BODIES)
 
     def jit(self, function: Callable, in_specs: Any, out_specs: Any) -> Any:
-        """`function` compiled for all devices, each of which calls it with its part of the arguments. The specs are
-        prefixes of the trees of its arguments and results."""
+        """Compiles `function` for all devices; each calls it with its part of the arguments. The specs are prefixes of
+        the trees of its arguments and results."""
         if self.count == 1:
             return jax.jit(function)
         sharded = functools.partial(self._shard_map, function, in_specs, out_specs)
         return jax.jit(sharded, in_shardings=self._shardings(in_specs), out_shardings=self._shardings(out_specs))
 
     def shard(self, tree: Tree, specs: Any) -> Tree:
-        """Arrays moved to where `jit` with the same specs expects them; without that it would compile twice."""
+        """Moves arrays to where `jit` with the same specs expects them; otherwise it would compile twice."""
         if self.count == 1:
             return tree
-        # By way of the host: jax would compile a program for every shape that it splits on a device.
+        # Via the host: jax would compile a program for every shape that it splits on a device.
         return jax.device_put(jax.tree.map(_on_host, tree), self._shardings(specs))
 
     def on_first(self, tree: Tree) -> Tree:
@@ -141,10 +141,12 @@ def _on_host(leaf: Any) -> Any:
 
 def choose(requested: int, *, seeds: int, bodies: int, networks: int) -> Devices:
     """A mesh of the requested number of devices: as many rows as split the seeds evenly; the devices of each row split
-    its bodies. 0 requests what is fastest: see `default_count`."""
+    its bodies. 0 requests the default: see `default_count`."""
     available = len(jax.devices())
     if requested > available:
-        raise UserError(f"there are {available} devices here, not {requested}; choose with --set devices=NUMBER")
+        raise UserError(
+            f"{requested} devices were requested, but jax sees only {available}; choose with --set devices=NUMBER"
+        )
     count = requested or default_count(available, seeds=seeds, bodies=bodies, networks=networks)
     rows = math.gcd(count, seeds)
     if bodies % (count // rows):
@@ -153,7 +155,7 @@ def choose(requested: int, *, seeds: int, bodies: int, networks: int) -> Devices
 
 
 def default_count(available: int, *, seeds: int, bodies: int, networks: int) -> int:
-    """One GPU; of a CPU, as many cores as can have seeds of their own. If that is only one, two cores share each seed's
+    """One GPU; on a CPU, the most cores that split the seeds evenly. If that is only one, two cores share each seed's
     bodies and networks, unless there is a single network: a second device would wait while the first fits it."""
     if jax.default_backend() != "cpu":
         return 1
@@ -169,7 +171,7 @@ def quick_compile() -> dict[str, Any]:
 
 
 def quickest_compile() -> dict[str, Any]:
-    """The same for a program whose speed does not matter at all: a quarter of the time to compile, on a CPU."""
+    """The same for a program whose speed does not matter at all: it compiles in a quarter of the time on a CPU."""
     if jax.default_backend() != "cpu":
         return {}
     return quick_compile() | {

@@ -1,4 +1,4 @@
-"""Gradient steps on shuffled minibatches: the only such loop, for policies and for whatever else a method trains."""
+"""Gradient steps on shuffled minibatches: the only such loop, for policies and a method's other networks."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -28,16 +28,16 @@ class StaticRows:
 
     @property
     def capacity(self) -> int:
-        """Most samples there can be."""
+        """Maximum number of samples."""
         return self.total if self.chosen is None else len(self.chosen)
 
     @property
     def expected(self) -> int:
-        """Samples to plan for."""
+        """Expected number of samples."""
         return self.capacity
 
     def minibatches(self, size: int) -> int:
-        """Minibatches of a pass."""
+        """Minibatches per epoch."""
         return self.capacity // size
 
     def shuffled(self, *, key: PRNGKeyArray) -> Int[Array, " capacity"]:
@@ -55,31 +55,31 @@ class StaticRows:
         return jnp.asarray(ones)
 
     def weight(self, begin: Int[Array, ""], size: int) -> Float[Array, " size"]:
-        """1 for each of `size` places of a shuffled order."""
+        """Weights of `size` rows of a shuffled order: all 1."""
         return jnp.ones(size)
 
 
 @dataclasses.dataclass(frozen=True)
 class MaskedRows:
-    """Samples that a mask picks, more or fewer from call to call. No gradient step is spent on the other rows."""
+    """Samples selected by a mask, in varying number. No gradient step is spent on the other rows."""
 
     mask: Bool[Array, " N"]
     """Rows that are samples."""
     share: float = 1.0
-    """About how much of the batch the mask covers."""
+    """Approximate fraction of the batch that the mask selects."""
 
     @property
     def capacity(self) -> int:
-        """Most samples there can be."""
+        """Maximum number of samples."""
         return self.mask.shape[0]
 
     @property
     def expected(self) -> int:
-        """Samples to plan for."""
+        """Expected number of samples."""
         return round(self.share * self.capacity)
 
     def minibatches(self, size: int) -> Int[Array, ""]:
-        """Minibatches of a pass. Fewer samples than one minibatch are one step with weights; none are no step."""
+        """Minibatches per epoch: one, with weights, if samples do not fill it, and none without samples."""
         count = jnp.sum(self.mask)
         return jnp.where(count < size, jnp.minimum(count, 1), count // size)
 
@@ -92,7 +92,7 @@ class MaskedRows:
         return self.mask.astype(jnp.float32)
 
     def weight(self, begin: Int[Array, ""], size: int) -> Float[Array, " size"]:
-        """Which of `size` places of a shuffled order, from `begin` on, hold samples."""
+        """Weights of `size` rows of a shuffled order, from `begin` on: 1 for samples, 0 for others."""
         return (begin + jnp.arange(size) < jnp.sum(self.mask)).astype(jnp.float32)
 
 
@@ -101,39 +101,39 @@ Rows = StaticRows | MaskedRows
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FitTask(Generic[Params]):
-    """What is fitted to what: passes over the samples in minibatches; each pass shuffles anew and leaves out what does
+    """A network and the samples to fit it to, in epochs of minibatches; each epoch reshuffles and drops samples that do
     not fill a minibatch."""
 
     params: Params
     opt_state: optax.OptState
     data: Any
-    """What the loss takes its rows of."""
+    """The batch that the loss takes its rows from."""
     loss: Loss
     optimiser: optax.GradientTransformation
     rows: Rows
     """Which rows of the batch are samples."""
     epochs: int
-    """Passes over the samples."""
+    """Number of passes over the samples."""
     minibatch: int
-    """Samples of a minibatch; all of them, if there are fewer."""
+    """Samples per minibatch; all of them if there are fewer."""
     kept: float = 1.0
-    """Share of the samples that count, chosen anew in every minibatch; the others have weight 0."""
+    """Fraction of the samples that count, drawn again in every minibatch; the others have weight 0."""
     rate: Float[Array, ""] | None = None
     """Factor on every step, for learning rates that change between updates; None for 1."""
     key: PRNGKeyArray
 
     @property
     def size(self) -> int:
-        """Rows of a minibatch."""
+        """Rows per minibatch."""
         return min(self.minibatch, self.rows.capacity)
 
     @property
     def steps(self) -> int | Int[Array, ""]:
-        """Gradient steps of all passes; an int if that is known beforehand."""
+        """Gradient steps in all epochs; an int if known beforehand."""
         return self.epochs * self.rows.minibatches(self.size)
 
     def orders(self) -> Int[Array, " M"]:
-        """The rows in the order of every pass, pass after pass."""
+        """The shuffled rows of every epoch, one after another."""
         return jax.vmap(lambda key: self.rows.shuffled(key=key))(self._keys[:-1]).reshape(-1)
 
     def start(self):
@@ -143,7 +143,7 @@ class FitTask(Generic[Params]):
         return self.params, self.opt_state, dict.fromkeys([*names, "loss", "grad_norm"], jnp.float32(0))
 
     def step(self, data: Any, orders: Int[Array, " M"], index: Int[Array, ""], carry):
-        """The gradient step of one minibatch, counted over all passes."""
+        """The gradient step of minibatch `index`, counted over all epochs."""
         params, opt_state, total = carry
         minibatches = self.rows.minibatches(self.size)
         begin = index % minibatches * self.size
@@ -162,8 +162,8 @@ class FitTask(Generic[Params]):
 
     @property
     def _keys(self) -> Key[Array, " n"]:
-        """A key to shuffle each pass, and one to choose the samples that count: folding a number into `key` itself
-        would give the key of that pass again."""
+        """A key to shuffle each epoch, and one to choose the samples that count: folding a number into `key` itself
+        would give an epoch's key again."""
         return jax.random.split(self.key, self.epochs + 1)
 
 
@@ -172,7 +172,7 @@ FitResult = tuple[Params, optax.OptState, dict[str, Array]]
 
 
 def fit(tasks: dict[str, FitTask], *, devices: Devices = ONE_DEVICE) -> dict[str, FitResult]:
-    """Fits all networks, independent of each other; several devices take turns in choosing one."""
+    """Fits all networks independently; several devices divide them in turn."""
     if devices.bodies == 1:
         return _fit(tasks)
     shares = [list(tasks)[index :: devices.bodies] for index in range(devices.bodies)]
@@ -181,16 +181,16 @@ def fit(tasks: dict[str, FitTask], *, devices: Devices = ONE_DEVICE) -> dict[str
 
 
 def _fit(tasks: dict[str, FitTask]) -> dict[str, FitResult]:
-    """Fits networks on one device. Those that are known to take equally many steps take them side by side: a machine
-    then works on one where it would have to wait within the other."""
+    """Fits networks on one device. Those known to take equally many steps share one loop: the machine then works on one
+    while it would wait within another."""
     groups: dict[int | str, dict[str, FitTask]] = {}
     for name, task in tasks.items():
         groups.setdefault(task.steps if isinstance(task.steps, int) else name, {})[name] = task
-    return {name: result for group in groups.values() for name, result in _side_by_side(group).items()}
+    return {name: result for group in groups.values() for name, result in _in_one_loop(group).items()}
 
 
-def _side_by_side(tasks: dict[str, FitTask]) -> dict[str, FitResult]:
-    """One loop over the steps of networks that take equally many."""
+def _in_one_loop(tasks: dict[str, FitTask]) -> dict[str, FitResult]:
+    """Fits networks that take equally many steps."""
     groups: dict[Any, list[str]] = {}
     for name, task in tasks.items():
         groups.setdefault(_kind(task) if stacks() else name, []).append(name)
@@ -209,16 +209,16 @@ def _side_by_side(tasks: dict[str, FitTask]) -> dict[str, FitResult]:
 
 
 def stacks() -> bool:
-    """Whether tasks of one kind are computed as one. At the sizes of room worlds a GPU's kernels are too small to fill
-    it, and fewer and larger ones take less time; a CPU gives each network to a device of its own."""
+    """Whether tasks of one kind are computed as one. At the sizes of room worlds kernels are too small to fill a GPU,
+    and fewer, larger ones take less time; on a CPU each network has its own device."""
     return jax.default_backend() != "cpu"
 
 
 def _kind(task: FitTask) -> Any:
-    """What tasks have in common that can be computed as one."""
+    """A key that is equal for tasks that can be computed as one."""
     leaves, structure = jax.tree.flatten((task.params, task.opt_state, task.data))
     numbers = (task.rows.capacity, task.size, task.epochs, id(task.rate))
-    # Which samples count is drawn with the task's own key.
+    # A task that draws which samples count does so with its own key, so it is never stacked.
     own = id(task) if task.kept < 1 else None
     return task.loss, task.optimiser, numbers, own, structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
 
@@ -230,13 +230,13 @@ class _Stack:
         self._tasks, self._orders = tasks, [task.orders() for task in tasks]
         leaves, structures = zip(*(jax.tree.flatten(task.data) for task in tasks), strict=True)
         leaves, self._structure = list(zip(*leaves, strict=True)), structures[0]
-        # What tasks share, as roles share observations, is not copied.
+        # Arrays that tasks share, as roles share observations, are not copied.
         shared = [all(leaf is every[0] for leaf in every) for every in leaves]
         self._data = [every[0] if same else jnp.stack(every) for every, same in zip(leaves, shared, strict=True)]
         self._axes = [None if same else 0 for same in shared]
 
     def start(self) -> Any:
-        """What the first step goes on from."""
+        """The carry before the first step."""
         starts = [task.start() for task in self._tasks]
         return starts[0] if len(starts) == 1 else jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)
 
@@ -251,22 +251,22 @@ class _Stack:
         return jax.vmap(one, in_axes=(self._axes, 0, 0))(self._data, jnp.stack(self._orders), carry)
 
     def apart(self, carry: Any) -> list[Any]:
-        """What belongs to each task."""
+        """The carry of each task."""
         if len(self._tasks) == 1:
             return [carry]
         return [jax.tree.map(lambda leaf, i=i: leaf[i], carry) for i in range(len(self._tasks))]
 
 
 def named(fitted: dict[str, FitResult]) -> dict[str, Array]:
-    """Metrics of all networks, under their names."""
+    """Metrics of all networks, prefixed with their names."""
     return {f"{name}/{metric}": value for name, (_, _, metrics) in fitted.items() for metric, value in metrics.items()}
 
 
 def shuffled(rows: int, mask: Bool[Array, " {rows}"] | None = None, *, key: PRNGKeyArray) -> Int[Array, " {rows}"]:
     """All rows in random order; with a mask, those of the mask first.
 
-    Sorted by random words once, where `jax.random.permutation` sorts twice: words that are equal by chance, one pair in
-    four thousand million, keep their order.
+    Sorts by random words once, where `jax.random.permutation` sorts twice: words that are equal by chance, one pair in
+    four billion, keep their order.
     """
     words = jax.random.bits(key, (rows,), jnp.uint32)
     first = words if mask is None else jnp.where(mask, words >> 1, words | jnp.uint32(1 << 31))

@@ -3,8 +3,8 @@
     group 0   | worlds step | policies    | worlds step | policies    | …
     group 1   | policies    | worlds step | policies    | worlds step | …
 
-While one group's worlds step on other cores, the other group's policies are computed here. Every array has an axis S
-in front, one entry per seed. A rollout is written into buffers that are made once.
+While one group's worlds step on other cores, the other group's policies are computed here. Every array has a
+leading axis S, one entry per seed. Rollouts are written into buffers that are allocated once.
 """
 
 import functools
@@ -26,7 +26,7 @@ from advsurprise.types import CONTINUE, Decision, Rollout, TimeStep, View, Views
 
 
 class Pending(eqx.Module):
-    """A group between its decisions and what they led to, axes [S, b, …]."""
+    """A group that waits for the timesteps of its decisions, axes [S, b, …]."""
 
     memory: Any
     view: View
@@ -41,17 +41,17 @@ class Arrived(eqx.Module):
     """A timestep on its way to the device, in as few arrays as possible: each costs as much as a small network."""
 
     obs: Shaped[Any, "S b ..."]
-    """What to act on next."""
+    """The observations to act on next."""
     final_obs: Shaped[Any, "S b ..."]
-    """What ended episodes ended with; not looked at where none did."""
+    """The last observations of ended episodes; ignored elsewhere."""
     numbers: Float[Any, "S b n"]
-    """Reward, terminated, truncated, and then the measures that are real numbers."""
+    """Reward, terminated, truncated, and the float measures."""
     others: dict[str, Any]
     """The other measures."""
     places: tuple[Any, Any]
-    """Where bodies are, now and at the end of ended episodes; None in worlds that do not say so."""
+    """Places of bodies, now and at the end of ended episodes; None in worlds that do not reveal them."""
     names: tuple[str, ...] = eqx.field(static=True)
-    """The measures that are real numbers."""
+    """Names of the float measures."""
 
     def timestep(self) -> TimeStep:
         """The timestep of one seed."""
@@ -63,9 +63,9 @@ class Arrived(eqx.Module):
 
 
 class HostCollector:
-    """Collects in a host world, for all its seeds together. The arrays of a rollout hold until the next is begun.
+    """Collects in a host world, for all its seeds together. A rollout's arrays are valid until the next one starts.
 
-    Where `relocates` is not set, bodies stay where they are whatever the method requests, and it goes on from there.
+    Without `relocates`, requests are ignored: bodies stay where they are, and the method continues from there.
     """
 
     def __init__(self, host: Host, length: int, *, relocates: bool = True):
@@ -85,11 +85,11 @@ class HostCollector:
         self._keep_older = jax.jit(_kept_older, donate_argnums=0)
 
     def start(self, agent: Agent, *, key: Key[Array, " S"]) -> Any:
-        """Begins the first episode of every body: memories [S, B, …]. The world keeps its own state."""
+        """Starts the first episode of every body; returns memories [S, B, …]. The world keeps its own state."""
         return self._start(agent, self._arrived(self.host.reset(key)))
 
     def collect(self, agent: Agent, memory: Any, *, key: Key[Array, " S"]) -> tuple[Any, Rollout]:
-        """One rollout, continuing where the last ended: memories and rollout, both with an axis S."""
+        """Collects one rollout, continuing where the last ended; memories and rollout have an axis S."""
         noise, older = self._noise(agent, key), self._older(agent, memory)
         size = self.host.group_bodies
         groups = range(self.host.groups)
@@ -100,13 +100,13 @@ class HostCollector:
                 arrived = self._arrived(self.host.recv(group))
                 if index == group == 0:
                     self._prepare_buffer(agent, waiting[group], arrived, older)
-                memories[group], waiting[group] = self._go_on(group, agent, waiting[group], arrived, noise, index)
+                memories[group], waiting[group] = self._next_step(group, agent, waiting[group], arrived, noise, index)
         memory = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *memories)
         last_value, next_role = self._ending(agent, memory)
         return memory, jax.vmap(_rollout)(self._buffer, last_value, next_role)
 
-    def _go_on(self, group: int, agent: Agent, waiting: Pending, arrived: Arrived, noise: Any, index: int):
-        """Takes in a step and sends the next: memories after the last step of a rollout, and what waits until then."""
+    def _next_step(self, group: int, agent: Agent, waiting: Pending, arrived: Arrived, noise: Any, index: int):
+        """Absorbs a step and sends the next; returns memories after a rollout's last step, pending decisions before."""
         place, more = self._place(index, group), index + 1 < self.length
         if more and not agent.method.makes_requests:
             turn = self._absorb_and_decide(agent, waiting, arrived, self._buffer, noise, place)
@@ -127,7 +127,7 @@ class HostCollector:
         return waiting
 
     def _arrived(self, timestep: TimeStep) -> Arrived:
-        """A copy of the timestep with the axis S: the host writes over its arrays."""
+        """A copy of the timestep with the axis S: the host overwrites its arrays."""
         split = functools.partial(_by_seed, seeds=self.host.seeds)
         real = sorted(name for name, value in timestep.info.items() if value.dtype == np.float32)
         columns = (timestep.reward, timestep.terminated, timestep.truncated, *(timestep.info[name] for name in real))
@@ -197,7 +197,7 @@ class HostCollector:
     # The buffers.
 
     def _prepare_buffer(self, agent: Agent, waiting: Pending, arrived: Arrived, older: Any) -> None:
-        """Makes the buffers, the first time, and puts the observations before the first step in front."""
+        """Allocates the buffers on the first call, and writes the observations before the first step to the front."""
         if self._buffer is None:
             _, _, step = jax.eval_shape(self._recorded, agent, waiting, arrived)
             lengths = jax.tree.map(lambda _: self.length, step) | {"frame": self.length + older.shape[1]}
@@ -238,7 +238,7 @@ def _kept_older(buffer: dict[str, Any], older: Array) -> dict[str, Any]:
 
 
 def _written(buffer: dict[str, Any], step: dict[str, Any], place: Place) -> dict[str, Any]:
-    """The buffers [S, T, B, …] with one step of one group [S, b, …]; frames begin behind the older ones."""
+    """The buffers [S, T, B, …] with one step of one group [S, b, …] written; frames start after the older ones."""
     index, body = place
     older = buffer["frame"].shape[1] - buffer["reward"].shape[1]
 

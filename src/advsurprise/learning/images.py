@@ -1,4 +1,4 @@
-"""Pixels as numbers, and images averaged down."""
+"""Pixels as floats, and downscaling of images."""
 
 import jax
 import jax.numpy as jnp
@@ -7,15 +7,15 @@ from jaxtyping import Array, Float, Shaped
 
 
 def numbers(x: Shaped[Array, "..."]) -> Float[Array, "..."]:
-    """Grey levels as numbers from 0 to 1; floats as they are, in single precision."""
+    """Grey levels as floats from 0 to 1; floats unchanged, in single precision."""
     if x.dtype == jnp.uint8:
         return x.astype(jnp.float32) / 255
     return x.astype(jnp.float32)
 
 
 def shrink(x: Float[Array, "rows columns *rest"], size: tuple[int, int]) -> Float[Array, "..."]:
-    """An image averaged down to `size`: every new pixel is the mean over the area that it covers of the old ones, with
-    exact parts of those on its edges."""
+    """An image downscaled to `size`: every new pixel is the mean of the old ones in the area that it covers, those on
+    its edges weighted by their overlap."""
     if x.shape[:2] == tuple(size):
         return x
     rows, columns = (jnp.asarray(area_weights(old, new)) for old, new in zip(x.shape[:2], size, strict=True))
@@ -24,7 +24,7 @@ def shrink(x: Float[Array, "rows columns *rest"], size: tuple[int, int]) -> Floa
 
 
 def area_weights(old: int, new: int) -> Float[np.ndarray, "{new} {old}"]:
-    """Share of each of `old` pixels in a row in each of `new` pixels of the same row; shares of a pixel sum to 1."""
+    """Weight of each of a row's `old` pixels in each of its `new` pixels; the weights of a new pixel sum to 1."""
     edges = np.arange(new + 1) * old / new
     begins, ends = edges[:-1, None], edges[1:, None]
     places = np.arange(old)

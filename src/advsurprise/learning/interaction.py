@@ -1,4 +1,4 @@
-"""The two pure halves of a step around the world: decide before it moves, absorb after. Every loop is made of them."""
+"""The two pure halves of a step: decide before the world moves, absorb after. Every loop is built from them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,17 +17,17 @@ from advsurprise.types import RESTART, REWIND, Decision, EnvSpec, TimeStep, View
 
 
 class Agent(eqx.Module):
-    """A method with what it has learnt."""
+    """A method with its policies and what else it has learnt."""
 
     method: AbstractMethod = eqx.field(static=True)
     policies: dict[str, Any]
     """One policy per role."""
     learnt: eqx.Module
-    """What the method has learnt besides."""
+    """What the method has learnt besides its policies."""
 
 
 def make_agent(method: AbstractMethod, bodies: int, *, key: PRNGKeyArray) -> Agent:
-    """An agent that has learnt nothing yet."""
+    """An untrained agent."""
     learnt_key, *role_keys = jax.random.split(key, 1 + len(method.roles))
     policies = {role: _policy(method, role, key=key) for role, key in zip(method.roles, role_keys, strict=True)}
     return Agent(method, policies, method.init(bodies=bodies, key=learnt_key))
@@ -57,8 +57,8 @@ def blank_timestep(spec: EnvSpec) -> TimeStep:
 
 
 def role_schedule(method: AbstractMethod, length: int) -> np.ndarray | None:
-    """Which role moves at each step of a rollout, if that is known before: there is one role, or all bodies share the
-    clock, the turns depend on it alone, and rollouts begin with an episode. None otherwise."""
+    """Which role moves at each step of a rollout, if known beforehand: there is one role, or all bodies share the
+    clock, turns depend on it alone, and rollouts start with an episode. None otherwise."""
     if len(method.roles) == 1:
         return np.zeros(length, np.int32)
     fixed = method.spec.max_steps
@@ -68,12 +68,12 @@ def role_schedule(method: AbstractMethod, length: int) -> np.ndarray | None:
 
 
 def start(agent: Agent, timestep: TimeStep):
-    """Memories of all bodies at the beginning of their first episodes."""
+    """Memories of all bodies at the start of their first episodes."""
     return jax.vmap(agent.method.start)(timestep)
 
 
 def chance(method: AbstractMethod, bodies: int, *, key: PRNGKeyArray) -> Float[Array, "{bodies} A"]:
-    """The random part of one step's decisions: Gumbel noise, to which the largest of logits + noise is a sample."""
+    """The random part of one step's decisions: Gumbel noise; argmax(logits + noise) is a sample."""
     return jax.random.gumbel(key, (bodies, len(method.action_bias(method.roles[0]))))
 
 
@@ -97,12 +97,12 @@ def decide(
 
 
 def world_action(agent: Agent, memory, decision: Decision) -> Int[Array, " B"]:
-    """What every body does, of what its role decided."""
+    """The world's action for each body's decision."""
     return jax.vmap(agent.method.env_action)(memory, decision.action)
 
 
 def absorb(agent: Agent, memory, decision: Decision, timestep: TimeStep):
-    """After the world moved: new memories, the method's signal, and each role's value of what truncation cut off."""
+    """After the world moved: new memories, the method's signal, and each role's value of truncated observations."""
     method = agent.method
 
     def one(memory, action, timestep):
@@ -118,7 +118,7 @@ def absorb(agent: Agent, memory, decision: Decision, timestep: TimeStep):
 
 
 def requests(agent: Agent, memory) -> Int[Array, " B"]:
-    """What the method requests of the world for every body before the next step."""
+    """The method's request to the world for every body before the next step."""
     return jax.vmap(agent.method.request)(memory)
 
 
@@ -160,8 +160,8 @@ def _mixed(agent: Agent, view: View, roles: Int[Array, " B"]):
 
 
 def _if_needed(needed: Bool[Array, ""], compute: Callable, leave: Callable, operand: Any) -> Any:
-    """What `compute` gives, which may be left where it is not needed. A GPU always computes it: to look whether it has
-    to, it would wait for the host, which takes longer than a small network."""
+    """`compute(operand)`, or `leave(operand)` on a CPU if it is not needed. A GPU always computes it: to check, it
+    would wait for the host, which takes longer than a small network."""
     return if_any(needed, compute, leave, operand) if jax.default_backend() == "cpu" else compute(operand)
 
 

@@ -37,11 +37,11 @@ class Learner(eqx.Module):
     agent: Agent
     opt_states: dict[str, optax.OptState]
     tail: Tail | None = None
-    """The end of the last rollout, where the method looks back."""
+    """The end of the last rollout, if the method looks back."""
 
 
 def make_learner(agent: Agent, cfg: PPOConfig, *, tail: Tail | None = None) -> Learner:
-    """A learner at the beginning."""
+    """A learner before its first update."""
     optimiser, roles = ppo.optimiser(cfg), agent.method.roles if agent.method.trains else ()
     return Learner(agent, {role: optimiser.init(agent.policies[role]) for role in roles}, tail)
 
@@ -93,7 +93,7 @@ def blank_tail(rollout: Rollout) -> Tail:
 
 
 def joined(tail: Rollout, rollout: Rollout) -> Rollout:
-    """A rollout with the end of the one before it in front."""
+    """A rollout with the end of the previous one in front."""
     parts = ({name: getattr(each, name) for name in OVER_TIME} for each in (tail, rollout))
     both = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), *parts)
     views = JoinedViews(tail.views, rollout.views)
@@ -101,7 +101,7 @@ def joined(tail: Rollout, rollout: Rollout) -> Rollout:
 
 
 def next_tail(window: Rollout, learned: dict[str, Bool[Array, "T B"]]) -> Tail:
-    """The end of a window, as long as the tail at its beginning was."""
+    """The end of a window, as long as the tail at its start."""
     steps = {name: getattr(window, name) for name in OVER_TIME}
     steps, learned = jax.tree.map(lambda leaf: leaf[-window.old :], (steps, learned))
     return Tail(dataclasses.replace(window, **steps, views=window.views.last(window.old), old=0), learned)
@@ -116,8 +116,8 @@ def role_batch(
     learned: Bool[Array, "L B"] | None = None,
     lam: float,
 ) -> tuple[ppo.Batch, Rows, Bool[Array, "T B"]]:
-    """The flattened window with a role's advantages and targets, which rows are to be learned from, and all steps that
-    the role has learned from then; `learned` says of which steps of the window's old part it has before."""
+    """The flattened window with a role's advantages and targets, the rows to learn from, and all steps that the role
+    will have learned from; `learned` marks the steps of the window's old part that it already has."""
     role = method.roles[index]
     length, bodies = window.reward.shape
     schedule = role_schedule(method, length) if learned is None else None
@@ -178,13 +178,13 @@ def scheduled_rows(acts: Bool[np.ndarray, " T"], bodies: int) -> StaticRows:
 
 
 def role_share(method: AbstractMethod, index: int) -> float:
-    """Share of the steps that a role takes; without a schedule, as if all roles took as many."""
+    """Fraction of steps that a role takes; without a schedule, an equal share."""
     roles = method.schedule(np.arange(method.spec.max_steps or LONG_EPISODE, dtype=np.int32))
     return 1 / len(method.roles) if roles is None else float(np.mean(roles == index))
 
 
 def role_metrics(batch: ppo.Batch, score: Score, rows: Rows) -> dict[str, Array]:
-    """What is logged of a role's samples, before it learns from them."""
+    """Metrics of a role's samples, before it learns from them."""
     mine = rows.weights()
     reward = score.reward.sum(-1).reshape(-1)
     return {

@@ -4,11 +4,11 @@ Columns, each a mean over the steps that count:
 
     end/NAME                  the world's measure on the last step of an episode
     mean/NAME                 the same on every step: its time mean
-    share/NAME/LOWER          1 on the steps on which it is in the bin from LOWER on, 0 on others: their share
+    share/NAME/LOWER          the fraction of steps on which it is in the bin that starts at LOWER
     handover/ROLE/first/NAME  the same when the role's first turn of an episode ends
     handover/ROLE/all/NAME    the same when any of the role's turns ends
-    NAME                      the method's own measure, or the world's of a whole game
-    common_surprise           surprise of all observations under one model, whatever the method models itself
+    NAME                      the method's own measure, or the world's measure of a whole game
+    common_surprise           surprise of all observations under one model, the same for all methods
 """
 
 from typing import Any
@@ -23,8 +23,8 @@ from advsurprise.methods.base import AbstractMethod, density_for, ended, small_i
 from advsurprise.types import GAME_OVER, EnvSpec, Measure, Measured, Rollout
 
 OBSERVED_BODIES, OBSERVED_STEPS = 16, 128
-"""How much of a rollout common surprise is measured on while training: so many bodies, for so many of its last steps (a
-whole episode, where their length is fixed)."""
+"""Bodies, and last steps of a rollout, on which common surprise is measured while training (a whole episode, if its
+length is fixed)."""
 
 
 class Steps(eqx.Module):
@@ -49,7 +49,7 @@ def rollout_metrics(rollout: Rollout, method: AbstractMethod) -> dict[str, Array
     """Every column of a rollout; nan where no step of it counts."""
     spec, steps = method.spec, steps_of(rollout, method)
     length, bodies = steps.over.shape
-    # Where methods ask for no new episodes and rollouts hold whole ones, every rollout begins with an episode.
+    # If the method restarts no episodes and rollouts hold whole ones, every rollout starts with an episode.
     whole = spec.max_steps > 0 and length % spec.max_steps == 0 and not method.makes_requests
     measured = columns(steps, method, begins=jnp.full(bodies, whole))
     newest, few = spec.max_steps or OBSERVED_STEPS, min(OBSERVED_BODIES, bodies)
@@ -59,7 +59,7 @@ def rollout_metrics(rollout: Rollout, method: AbstractMethod) -> dict[str, Array
 
 
 def columns(steps: Steps, method: AbstractMethod, *, begins: Bool[Array, " B"]) -> dict[str, Measured]:
-    """Every column but common surprise; `begins` says whose first step is the first of an episode."""
+    """Every column but common surprise; `begins` marks the bodies whose first step starts an episode."""
     handovers = turn_ends(steps, method, begins) if len(method.roles) > 1 else {}
     measured, always = dict(steps.own), jnp.ones_like(steps.over)
     for measure in method.spec.measures:
@@ -79,16 +79,15 @@ def columns(steps: Steps, method: AbstractMethod, *, begins: Bool[Array, " B"]) 
 
 
 def shares(measure: Measure, value: Float[Array, "T B"], counts: Bool[Array, "T B"]) -> dict[str, Measured]:
-    """Whether a measure is in each of its bins, step by step; what lies outside is in the first or the last."""
+    """Whether a measure is in each of its bins, step by step; values outside count in the first or the last."""
     inner = jnp.asarray(measure.edges[1:-1], jnp.float32)
     bins = jnp.searchsorted(inner, value, side="right", method="compare_all")
     return {name: Measured((bins == index).astype(jnp.float32), counts) for index, name in enumerate(measure.shares)}
 
 
 def turn_ends(steps: Steps, method: AbstractMethod, begins: Bool[Array, " B"]) -> dict[str, Bool[Array, "T B"]]:
-    """Steps on which turns end, under `ROLE/first` and `ROLE/all`: the last before another role acts, or before an
-    episode's end. What follows the last step is not known, and an episode whose beginning is not there has no first
-    turn."""
+    """Steps on which turns end, under `ROLE/first` and `ROLE/all`: the last before another role acts or the episode
+    ends. What follows the last step is unknown, and an episode whose start is not included has no first turn."""
     changes = jnp.concatenate([steps.role[1:] != steps.role[:-1], jnp.zeros_like(steps.over[:1])])
     ends = changes | steps.over
     starts = jnp.concatenate([begins[None], steps.over[:-1]])
@@ -96,7 +95,7 @@ def turn_ends(steps: Steps, method: AbstractMethod, begins: Bool[Array, " B"]) -
     for index, role in enumerate(method.roles):
         own = ends & (steps.role == index)
         before = jnp.cumsum(own, axis=0, dtype=jnp.int32) - own.astype(jnp.int32)
-        # The turns that the role had ended when the episode began; -1 while no beginning has been seen.
+        # Turns that the role had ended when the episode started; -1 before any start.
         at_start = jax.lax.cummax(jnp.where(starts, before, -1), axis=0)
         marks |= {f"{role}/first": own & (before == at_start), f"{role}/all": own}
     return marks
@@ -105,13 +104,13 @@ def turn_ends(steps: Steps, method: AbstractMethod, begins: Bool[Array, " B"]) -
 def common_surprise(
     observed: Shaped[Array, "T B *shape"], over: Bool[Array, "T B"], spec: EnvSpec, stats: Any
 ) -> tuple[Any, Measured]:
-    """Surprise of every observation that bodies acted on, in nats, whatever the method models itself:
+    """Surprise of every observation that bodies acted on, in nats, under a model that is the same for all methods:
 
         −log p_θ(o_t),  θ fitted on o_0 … o_{t−1} of the episode, scored first and then added.
 
     The first observation of an episode does not count. `stats` are every body's θ before the first step; those after
-    the last are returned with the measure. Of images the model sees the newest alone, averaged down to the size that
-    the world names for density models.
+    the last are returned with the measure. Of images the model sees only the newest, downscaled to the size that the
+    world sets for density models.
     """
     density, empty = density_for(spec), no_model(spec)
 
@@ -126,12 +125,12 @@ def common_surprise(
 
 
 def no_models(spec: EnvSpec, bodies: int) -> Any:
-    """Every body's θ before it has seen anything."""
+    """An empty θ for every body."""
     return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (bodies, *leaf.shape)), no_model(spec))
 
 
 def no_model(spec: EnvSpec) -> Any:
-    """θ before anything was seen."""
+    """An empty θ."""
     obs = jax.ShapeDtypeStruct(spec.observation_shape, spec.observation_dtype)
     if spec.observation_kind == "image":
         obs = jax.eval_shape(lambda obs: small_image(spec, obs), obs)
@@ -140,7 +139,7 @@ def no_model(spec: EnvSpec) -> Any:
 
 def means(measured: dict[str, Measured]) -> dict[str, Float[Array, ""]]:
     """Means over the steps that count; nan if there are none. Columns that count the same steps are summed together:
-    that is a tenth of the program otherwise."""
+    otherwise that is a tenth of the program."""
     alike: dict[int, list[str]] = {}
     for name, each in measured.items():
         alike.setdefault(id(each.counts), []).append(name)

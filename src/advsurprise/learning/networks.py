@@ -1,4 +1,4 @@
-"""Networks. They take one view or many: leading axes are those of `View.time`, and one call for many is the fast way.
+"""Networks. They take one view or many: leading axes are those of `View.time`, and one call for many is fastest.
 
 Every field that is not an array is static, so plain `jit` works on them.
 """
@@ -19,8 +19,8 @@ from advsurprise.learning.images import numbers
 from advsurprise.types import EnvSpec, View
 
 WIDTH, IMAGE_WIDTH = 64, 256
-"""Width of a policy's dense layer, and of that for images: the paper gives neither. Convolutions end in 64 numbers for
-rooms and Doom, in 3,136 for Atari."""
+"""Width of a policy's dense layer, and of the one for images: the paper gives neither. Convolutions end in 64 numbers
+for rooms and Doom, in 3,136 for Atari."""
 
 
 class Dense(eqx.Module):
@@ -43,7 +43,7 @@ def orthogonal(rows: int, columns: int, *, key: PRNGKeyArray) -> Float[Array, "{
     """A random matrix with orthonormal columns (rows, if it is wide), uniform over all such matrices.
 
     Gram-Schmidt on Gaussian columns, each projected twice, which is enough for rounding. Not LAPACK's QR: mapped over
-    seeds and compiled for the CPU that can hang forever on two cores.
+    seeds and compiled for the CPU, that can hang forever on two cores.
     """
     long, short = max(rows, columns), min(rows, columns)
     gaussian = jax.random.normal(key, (long, short))
@@ -102,14 +102,14 @@ class GridTorso(eqx.Module):
         return convolved(self.convs, cells, encode=self._encode).reshape(*view.time.shape, -1)
 
     def _encode(self, cells: tuple[Array, Array]) -> Float[Array, "n rows columns channels"]:
-        """What is seen in each cell: classes of all frames one-hot, and then features."""
+        """Channels of each cell: classes of all frames one-hot, then features."""
         classes, features = cells
         one_hot = jax.nn.one_hot(classes, self.num_classes).reshape(*features.shape[:-1], -1)
         return jnp.concatenate([one_hot, features], axis=-1)
 
 
 def convolved(convs: Sequence[Conv], x: Any, **how: Any) -> Float[Array, "n new_rows new_columns outputs"]:
-    """Convolutions of data, each followed by a ReLU; `how` is how the first encodes it."""
+    """Convolutions of data, each followed by a ReLU; `how` are options of the first."""
     first, *others = convs
     x = jax.nn.relu(first(x, is_data=True, **how))
     for conv in others:
@@ -123,11 +123,11 @@ Layers = Sequence[tuple[int, int, int]]
 
 class ImageTorso(eqx.Module):
     """Images: frames on channels, three convolutions chosen by the image's shorter side. Density features join the
-    frames if they have the image's size, or what the first convolution makes of them if they have that size."""
+    frames if they have the image's size, or the first convolution's output if they have that size."""
 
     convs: tuple[Conv, ...]
     joined_at: int = eqx.field(static=True)
-    """The convolution whose input features are part of."""
+    """Index of the convolution whose input includes the features."""
 
     def __init__(self, spec: EnvSpec, frames: int, features: int, *, layers: Layers | None = None, key: PRNGKeyArray):
         size = spec.observation_shape[:2]
@@ -160,7 +160,7 @@ class ImageTorso(eqx.Module):
 
 
 def pixels_and_features(parts: tuple[Array, ...]) -> Float[Array, "... channels"]:
-    """Pixels as numbers, and density features, on channels."""
+    """Pixels as floats and density features, on channels."""
     return jnp.concatenate([numbers(part) for part in parts], axis=-1)
 
 
@@ -176,11 +176,11 @@ def joined_at(spec: EnvSpec, first: tuple[int, int, int], *, same: bool) -> int:
 
 
 LEAST_UNPADDED = 20
-"""Shorter side from which on convolutions of images do not pad."""
+"""Shorter side of an image from which on convolutions do not pad."""
 
 
 def image_layers(side: int) -> Layers:
-    """Convolutions of a policy for images of a size.
+    """A policy's convolutions for images with this shorter side.
 
     They shrink an image to a few cells and fit within it: 84 -> 20 -> 9 -> 7, 20 -> 9 -> 3 -> 1, 7 -> 4 -> 2 -> 1. The
     first two are the paper's for Atari and Doom.
@@ -210,7 +210,7 @@ class VectorTorso(eqx.Module):
     def __call__(self, view: View) -> Float[Array, "*n outputs"]:
         frames, lead = view.images, view.time.shape
         seen = jax.nn.one_hot(frames, self.num_classes) if self.num_classes else frames.astype(jnp.float32)
-        # The sizes in words, not -1: without features there is nothing to count.
+        # Explicit sizes: -1 cannot be inferred where there are no features.
         parts = [part.reshape(*lead, math.prod(part.shape[len(lead) :])) for part in (seen, view.features)]
         x = jnp.concatenate(parts, axis=-1)
         for layer in self.layers:
@@ -219,7 +219,7 @@ class VectorTorso(eqx.Module):
 
 
 class ActorCritic(eqx.Module):
-    """A policy and its values on one torso: torso, one dense layer with the time joined, two heads."""
+    """A policy and its values on one torso: torso, one dense layer with the time appended, two heads."""
 
     torso: GridTorso | ImageTorso | VectorTorso
     hidden: Dense
@@ -242,7 +242,7 @@ class ActorCritic(eqx.Module):
         outputs = jax.eval_shape(self.torso, blank_view(spec, frames, features)).shape[0]
         width = IMAGE_WIDTH if spec.observation_kind == "image" else WIDTH
         self.hidden = Dense(outputs + 1, width, scale=math.sqrt(2), key=hidden_key)
-        # An action of negligible weight never gets a gradient, so it stays out for good.
+        # An action of negligible probability gets no gradient, so it stays excluded.
         actor = Dense(width, len(action_bias), scale=0.01, key=actor_key)
         self.actor = eqx.tree_at(lambda dense: dense.bias, actor, jnp.asarray(action_bias, jnp.float32))
         self.critic = Dense(width, streams, scale=critic_scale, key=critic_key)
@@ -267,7 +267,7 @@ class FixedPolicy(eqx.Module):
 def make_torso(
     spec: EnvSpec, frames: int, features: int, *, layers: Layers | None = None, key: PRNGKeyArray
 ) -> GridTorso | ImageTorso | VectorTorso:
-    """The torso that fits what the world shows; `layers` are other convolutions of images than a policy's."""
+    """The torso for a world's observations; `layers` replace a policy's convolutions of images."""
     if spec.observation_kind == "image" and len(spec.observation_shape) in (2, 3):
         return ImageTorso(spec, frames, features, layers=layers, key=key)
     if spec.observation_kind == "classes" and len(spec.observation_shape) in (2, 3):

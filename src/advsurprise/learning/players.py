@@ -15,7 +15,7 @@ Player = Literal["trained", "greedy", "random", "motionless"]
 """Who plays a role: its policy (sampled), its policy's likeliest action, uniform actions, or the world's action that
 does nothing."""
 SURE = 1e6
-"""Factor on logits that leaves the likeliest action alone."""
+"""Factor on logits that makes the likeliest action certain."""
 
 
 class GreedyPolicy(eqx.Module):

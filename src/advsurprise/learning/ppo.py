@@ -1,4 +1,4 @@
-"""Proximal policy optimisation of one policy on one batch. Knows no method and no environment."""
+"""Proximal policy optimisation of one policy on one batch, independent of methods and environments."""
 
 import dataclasses
 import functools
@@ -26,10 +26,10 @@ class Batch(eqx.Module):
     log_prob: Float[Array, " N"]
     """Log-probability of the action when it was taken."""
     value: Float[Array, "N V"]
-    """Value predicted then."""
+    """Value predicted at that time."""
     advantage: Float[Array, " N"]
     target: Float[Array, "N V"]
-    """What the value should have been."""
+    """Target of the value."""
 
     def take(self, rows: Int[Array, " M"]) -> "Batch":
         """Some of the samples, with their views."""
@@ -40,12 +40,12 @@ class Batch(eqx.Module):
 
 @functools.cache
 def optimiser(cfg: PPOConfig) -> optax.GradientTransformation:
-    """Adam behind a limit on the gradient's norm."""
+    """Adam with gradient-norm clipping."""
     return optax.chain(optax.clip_by_global_norm(cfg.max_grad_norm), optax.adam(cfg.lr, eps=cfg.adam_eps))
 
 
 def rate_factor(cfg: PPOConfig, steps: Float[Array, ""]) -> Float[Array, ""] | None:
-    """max(0, 1 − steps / lr_end_steps): factor on the learning rate after so many environment steps, the same for all
+    """max(0, 1 − steps / lr_end_steps): factor on the learning rate after `steps` environment steps, the same for all
     roles; None if the rate is constant."""
     return jnp.maximum(0.0, 1.0 - steps / cfg.lr_end_steps) if cfg.lr_end_steps else None
 
@@ -113,7 +113,7 @@ def loss(
 
 @functools.cache
 def minibatch_loss(cfg: PPOConfig) -> Callable:
-    """The loss of some rows of a batch; of equal settings the same function, so that roles can be fitted as one."""
+    """The loss of some rows of a batch; the same function for equal settings, so that roles can be fitted as one."""
 
     def of_rows(policy: ActorCritic, batch: Batch, rows: Int[Array, " M"], weight: Float[Array, " M"]):
         return loss(policy, batch.take(rows), weight, cfg)
@@ -131,7 +131,7 @@ def fit_task(
     rate: Float[Array, ""] | None = None,
     key: PRNGKeyArray,
 ) -> FitTask[ActorCritic]:
-    """How to improve one policy on its samples in a batch: those of `rows`, or all.
+    """Task of fitting one policy to its samples in a batch: those of `rows`, or all.
 
     Samples are gathered minibatch by minibatch, so roles that share a batch copy nothing.
     """

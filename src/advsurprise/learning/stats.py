@@ -62,7 +62,7 @@ def discounted_return(
         R_t = γ R_{t−1} + r_t,  and R_t counts as 0 for step t + 1 if the episode ended on step t.
 
     Args:
-        previous: R before the first step, as returned by the last call; zeros at the very beginning.
+        previous: R before the first step, as returned by the last call; zeros at the start.
         reward: r_t, steps 0 to T − 1.
         cut: whether the episode ended on step t, its reward still included; None if returns never end (RND).
         discount: γ.

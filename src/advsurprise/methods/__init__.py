@@ -1,4 +1,4 @@
-"""Methods by name: every module of this folder but `base` is one, and so is a class of a user's own file, written
+"""Methods by name: every module of this package except `base`, or a class in a user's file, written
 `path/to/file.py:Class`."""
 
 import importlib
@@ -22,7 +22,7 @@ def names() -> list[str]:
 
 
 def method_class(name: str) -> type:
-    """The class of a method: the one its module calls `METHOD`, or that of a user's file."""
+    """The class of a method: `METHOD` of its module, or the class in a user's file."""
     if is_file_class(name):
         from advsurprise.methods.base import AbstractMethod
 
@@ -34,17 +34,17 @@ def method_class(name: str) -> type:
 
 
 def list_methods() -> dict[str, str]:
-    """Every method's name and what it is, in one line."""
+    """Each method's name and its one-line description."""
     return {name: (method_class(name).__doc__ or "").strip().split("\n")[0] for name in names()}
 
 
 def make(name: str, spec: "EnvSpec", **fields: Any) -> "AbstractMethod":
-    """The method called `name` for a world, with some of its fields changed."""
-    made = method_class(name)
-    known = {field: hint for field, hint in get_type_hints(made).items() if field in made.__dataclass_fields__}
+    """Makes the method called `name` for a world; `fields` override its defaults."""
+    cls = method_class(name)
+    known = {field: hint for field, hint in get_type_hints(cls).items() if field in cls.__dataclass_fields__}
     del known["spec"]
     for field, value in fields.items():
         if field not in known:
             raise UserError(f"{name} has no field {nearest(field, known)}")
         check_value(name, field, known[field], value)
-    return made(spec=spec, **fields)
+    return cls(spec=spec, **fields)

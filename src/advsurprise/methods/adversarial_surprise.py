@@ -1,7 +1,7 @@
 """Adversarial Surprise (Fickinger et al. 2021): Explore and Control take turns and compete over surprise.
 
-With θ the density model fitted on what was seen so far in the episode, Control is paid r_t = log p_θ(o_{t+1}) on the
-last part of its turns and Explore minus the sum of what Control is paid in the turn that follows its own.
+With θ the density model fitted on the episode's observations so far, Control's reward is r_t = log p_θ(o_{t+1}) on the
+last part of its turns, and Explore's is minus the sum of Control's rewards in the turn that follows its own.
 """
 
 import dataclasses
@@ -40,60 +40,59 @@ from advsurprise.types import EnvSpec, Measure, Measured, Rollout, Score, TimeSt
 
 EXPLORE, CONTROL = 0, 1
 DEFAULT_TURN = 32
-"""Steps of a turn in worlds that do not name a number."""
+"""Steps in a turn in worlds that do not set a number."""
 
 
 class Signal(eqx.Module):
     """What is recorded at each step."""
 
     log_prob: Float[Array, "..."]
-    """log p_θ(o_{t+1}) on steps that are paid, 0 on others."""
+    """log p_θ(o_{t+1}) on rewarded steps, 0 on others."""
     scored: Bool[Array, "..."]
     """Whether the step was scored."""
     discounted: Float[Array, "..."]
     """Discounted return of Control's raw reward after the step."""
     surprise: Float[Array, "..."]
-    """−log p_θ(o_{t+1}) on every step, for the record."""
+    """−log p_θ(o_{t+1}) on every step, for metrics."""
     explore_log_prob: Float[Array, "..."] | None = None
-    """As `log_prob`, under the model that Explore is paid by; None where that is Control's."""
+    """As `log_prob`, under Explore's own model; None if it uses Control's."""
 
 
 class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
-    """Explore and Control take turns for one body: Explore seeks surprise, Control avoids it."""
+    """Explore and Control share one body and take turns: Explore seeks surprise, Control avoids it."""
 
     spec: EnvSpec = eqx.field(static=True)
     first: Literal["auto", "explore", "control"] = eqx.field(static=True, default="auto")
-    """Who begins an episode; `auto`: whom the world names (Control in rooms/door and rooms/lock), else Explore."""
+    """Which role moves first; `auto`: the one the world sets (Control in rooms/door and rooms/lock), else Explore."""
     k_explore: int = eqx.field(static=True, default=0)
-    """Steps of an Explore turn; 0: as many as the world says (64 in Atari and Doom), else 32."""
+    """Steps in an Explore turn; 0: the world's number (64 in Atari and Doom), else 32."""
     k_control: int = eqx.field(static=True, default=0)
-    """Steps of a Control turn; 0: as many as the world says (128 in Atari and Doom), else 32."""
+    """Steps in a Control turn; 0: the world's number (128 in Atari and Doom), else 32."""
     quiet: float = eqx.field(static=True, default=0.5)
-    """Share of a Control turn, from its beginning, that is neither scored nor (fit_on=scored) added to the model."""
+    """Fraction at the start of each Control turn that is neither scored nor (fit_on=scored) added to the model."""
     scope: Literal["episode", "round", "lifetime"] = eqx.field(static=True, default="episode")
-    """When the density model is emptied: with the episode, after each round of one turn each, or never."""
+    """When the density model is reset: with the episode, after each round (one turn of each role), or never."""
     explore_scope: Literal["same", "episode"] = eqx.field(static=True, default="same")
-    """Which model Explore is paid by: Control's, or (scope=round) one that is emptied with the episode only, so that
-    Explore is paid for showing Control what the whole episode has not shown."""
+    """Which model gives Explore's reward. `same`: Control's; `episode` (needs scope=round): a second model, reset only
+    with the episode, so that Explore is rewarded for showing Control what is new in the whole episode."""
     explore_pay: Literal["scored", "control"] = eqx.field(static=True, default="scored")
-    """With a model of its own, which steps Explore is paid for and its model is fitted on: those that are scored, or
-    all of Control's, the first part of its turns too."""
+    """With explore_scope=episode, which steps Explore is rewarded for and its model is fitted on: the scored ones, or
+    all of Control's, including the quiet part of its turns."""
     fit_on: Literal["scored", "control", "all"] = eqx.field(static=True, default="scored")
-    """Which observations enter the model: scored ones (appendix and authors' code), all of Control's, or all steps
+    """Which observations are added to the model: scored ones (appendix and authors' code), all of Control's, or all
     (Algorithm 1)."""
     pay_prior: bool = eqx.field(static=True, default=True)
-    """Whether a step scored by an empty model is paid. Of classes its log-probability is the same whatever is seen:
-    leaving it out takes a large constant from both returns and changes no preference."""
+    """Whether a step scored by an empty model is rewarded. With classes its log-probability is the same for every
+    observation: leaving it out removes a large constant from both returns and changes no preference."""
     rounds: int = eqx.field(static=True, default=0)
-    """Rounds of a game that outlasts the body: where the world's episode ends within it, the next one begins in the
-    same turn, the model is kept, and rewards are not cut off (elsewhere called a soft reset). 0: the game ends with the
-    episode."""
+    """Rounds in a game that may span several episodes: when an episode ends within it, the next one continues the same
+    turn, the model is kept and returns are not cut off (a soft reset). 0: the game ends with the episode."""
     stack: int = eqx.field(static=True, default=4)
-    """Observations the policies see at once."""
+    """Number of stacked observations the policies see."""
     gamma: float = eqx.field(static=True, default=0.99)
-    """Discount of both roles."""
+    """Discount factor of both roles."""
     min_std: float = eqx.field(static=True, default=0.0)
-    """Least standard deviation of the model of numbers (not of classes); 0: 0.02 for images, 0.001 for vectors."""
+    """Minimum standard deviation of the density model; 0: 0.02 for images, 0.001 for vectors. Unused for classes."""
 
     def __check_init__(self):
         firsts, scopes = ("auto", "explore", "control"), ("episode", "round", "lifetime")
@@ -101,10 +100,10 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
         rules = [
             (
                 min(self.k_explore, self.k_control) >= 0,
-                "k_explore and k_control must be at least 1, or 0 for the world's",
+                "k_explore and k_control must be at least 1, or 0 for the world's number",
             ),
             (0 <= self.quiet < 1, f"quiet must be at least 0 and below 1, not {self.quiet}"),
-            (self.rounds >= 0, f"rounds must be at least 1, or 0 for the episode's, not {self.rounds}"),
+            (self.rounds >= 0, f"rounds must be at least 1, or 0 to end the game with the episode, not {self.rounds}"),
             (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
             (0 <= self.gamma < 1, f"gamma must be at least 0 and below 1, not {self.gamma}"),
             (self.min_std >= 0, f"min_std must not be negative, not {self.min_std}"),
@@ -125,8 +124,8 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
         check(rules, subject="adversarial-surprise")
         long_enough = self.rounds > 0 or not 0 < self.spec.max_steps < self._least_steps
         sentence = (
-            f"episodes of {self.spec.max_steps} steps end before both roles have acted and a step is scored; that "
-            f"takes {self._least_steps}: make k_explore, k_control or quiet smaller"
+            f"episodes of {self.spec.max_steps} steps end before both roles have acted and a step is scored, "
+            f"which takes {self._least_steps} steps: reduce k_explore, k_control or quiet"
         )
         check([(long_enough, sentence)], subject="adversarial-surprise")
 
@@ -135,11 +134,11 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
         return ("explore", "control")
 
     def init(self, *, bodies: int, key: PRNGKeyArray) -> RunningMoments:
-        """Moments of the discounted return of Control's raw reward: the scale of both rewards."""
+        """Moments of the discounted return of Control's raw reward, which scale both rewards."""
         return RunningMoments.start()
 
     def start(self, timestep: TimeStep, before: DensityMemory | None = None) -> DensityMemory:
-        """θ is emptied with the episode, unless its scope is a lifetime or the game goes on."""
+        """Resets θ with the episode, unless its scope is a lifetime or the game continues."""
         stats = self.density.init(self.spec.modelled_shape)
         own = stats if self._two_models else None
         frames, small = first_frames(timestep.obs, self.stack), first_small(self.spec, timestep.obs)
@@ -153,7 +152,7 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
         return self.role_at(memory.time)
 
     def see(self, memory: DensityMemory) -> View:
-        """The last observations, every θ, and the time: in the game where its length is fixed, else in the round."""
+        """The last observations, every θ, and the time in the game, or in the round if the game has no fixed length."""
         length = self.rounds * self.round_length or self.spec.max_steps
         time = memory.time if length else memory.time % self.round_length
         time = time.astype(jnp.float32) / (length or self.round_length)
@@ -191,26 +190,26 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
         return self._next_game(memory), Signal(reward, scored, discounted, -log_prob, explore)
 
     def _next_game(self, memory: DensityMemory) -> DensityMemory:
-        """After the last of a game's rounds the clock and the models begin anew; without rounds, with the episode."""
+        """Resets the clock and the models after a game's last round; without `rounds`, `start` does so."""
         if not self.rounds:
             return memory
         emptied = self.density.init(self.spec.modelled_shape)
-        anew = dataclasses.replace(
+        fresh = dataclasses.replace(
             memory,
             stats=memory.stats if self.scope == "lifetime" else emptied,
             time=jnp.int32(0),
             discounted=jnp.float32(0),
             episode_stats=emptied if self._two_models else None,
         )
-        return tree.select(memory.time == self.rounds * self.round_length, anew, memory)
+        return tree.select(memory.time == self.rounds * self.round_length, fresh, memory)
 
     def _paid(self, stats: Any, log_prob: Float[Array, ""], scored: Bool[Array, ""]) -> Float[Array, ""]:
-        """What a step is paid under a model."""
+        """Reward of a step under a model."""
         paid = scored if self.pay_prior else scored & (stats.count > 0)
         return jnp.where(paid, log_prob, 0.0)
 
     def score(self, learnt: RunningMoments, rollout: Rollout) -> tuple[RunningMoments, dict[str, Score]]:
-        """Control is paid log p_θ, Explore minus the sum of the Control turn that follows, both on one scale."""
+        """Control's reward is log p_θ, Explore's minus its sum over the next Control turn, both on one scale."""
         signal: Signal = rollout.signal
         learnt = update_moments(learnt, signal.discounted[rollout.old :].reshape(-1))
         control = signal.log_prob * scale(learnt)
@@ -224,22 +223,21 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
         }
 
     def _stream(self, rollout: Rollout, reward: Float[Array, "T B"]) -> Score:
-        """Rewards that end with the episode, or go on through its end and that of the game."""
+        """One stream that ends with the episode or, with `rounds`, never."""
         return endless_score(reward, self.gamma) if self.rounds else plain_score(rollout, reward, self.gamma)
 
     def schedule(self, time: Times) -> Times | None:
-        """Unknown where the game does not begin with the episode."""
+        """None if the game does not start with the episode."""
         return None if self.rounds else self.role_at(time)
 
     def role_at(self, time: Times) -> Times:
         """Which role moves at a step of the game."""
         step = time % self.round_length
-        controls = step < self.control_steps if self._control_begins else step >= self.explore_steps
+        controls = step < self.control_steps if self._control_first else step >= self.explore_steps
         return controls.astype("int32")
 
     def lookback(self, length: int) -> int:
-        """A round, unless rollouts are whole episodes: Explore's pay is known when the Control turn after its own is
-        over."""
+        """One round, unless rollouts are whole episodes: Explore's reward is known after the next Control turn."""
         whole = not self.rounds and self.spec.max_steps and length % self.spec.max_steps == 0
         return 0 if whole else self.round_length
 
@@ -271,42 +269,42 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
 
     @property
     def explore_steps(self) -> int:
-        """Steps of an Explore turn: `k_explore`, or the world's."""
+        """Steps in an Explore turn: `k_explore`, or the world's number."""
         return self.k_explore or dict(self.spec.turn_steps).get("explore", DEFAULT_TURN)
 
     @property
     def control_steps(self) -> int:
-        """Steps of a Control turn: `k_control`, or the world's."""
+        """Steps in a Control turn: `k_control`, or the world's number."""
         return self.k_control or dict(self.spec.turn_steps).get("control", DEFAULT_TURN)
 
     @property
     def round_length(self) -> int:
-        """Steps of one turn each."""
+        """Steps in a round."""
         return self.explore_steps + self.control_steps
 
     @property
     def _two_models(self) -> bool:
-        """Whether Explore is paid by a model of its own."""
+        """Whether Explore has its own density model."""
         return self.explore_scope == "episode"
 
     @property
-    def _control_begins(self) -> bool:
+    def _control_first(self) -> bool:
         return self.first == "control" or (self.first == "auto" and self.spec.first_role == "control")
 
     @property
     def _quiet_steps(self) -> int:
-        # Exact decimals: in floats 0.29 of 100 is 28.999….
+        # Exact decimals: in floats 0.29 * 100 is 28.999….
         return int(Decimal(str(self.quiet)) * self.control_steps)
 
     @property
     def _least_steps(self) -> int:
-        """The shortest episode in which both roles act and some step is scored."""
-        return 1 + (self.control_steps if self._control_begins else self.explore_steps + self._quiet_steps)
+        """Length of the shortest episode in which both roles act and some step is scored."""
+        return 1 + (self.control_steps if self._control_first else self.explore_steps + self._quiet_steps)
 
     def _step_of_control_turn(self, time: Int[Array, ""]) -> Int[Array, ""]:
-        """Steps since Control's turn began, on steps of Control."""
-        begins = 0 if self._control_begins else self.explore_steps
-        return time % self.round_length - begins
+        """Steps since Control's turn started; meaningful on Control's steps only."""
+        start = 0 if self._control_first else self.explore_steps
+        return time % self.round_length - start
 
 
 def explore_reward(
@@ -314,8 +312,8 @@ def explore_reward(
 ) -> Float[Array, "T B"]:
     """Minus the sum of Control's reward in the turn that follows, on the last step of each Explore turn; 0 elsewhere.
 
-    An episode that ends within Explore's turn pays it nothing; a Control turn that the rollout's end cuts in two has
-    paid what it earned so far, and `explore_settled` says so.
+    If the episode ends within Explore's turn, its reward is 0. If the rollout ends within the Control turn, only the
+    rewards so far are summed, and `explore_settled` is False.
     """
 
     def back(owed, step):
@@ -330,7 +328,7 @@ def explore_reward(
 def explore_settled(
     role: Int[Array, "T B"], next_role: Int[Array, " B"], over: Bool[Array, "T B"]
 ) -> Bool[Array, "T B"]:
-    """Steps whose Explore reward no later step can change: the Control turn that follows is over, or the episode."""
+    """Whether no later step can change a step's Explore reward: the next Control turn, or the episode, has ended."""
     following = jnp.concatenate([role[1:], next_role[None]])
     closes = over | ((role == CONTROL) & (following == EXPLORE))
     return jax.lax.cummax(closes.astype(jnp.int32), axis=0, reverse=True) > 0

@@ -1,7 +1,7 @@
-"""Adversarially Guided Actor-Critic (Flet-Berliac et al. 2021): do what an imitator of yourself does not expect.
+"""Adversarially Guided Actor-Critic (Flet-Berliac et al. 2021): act in ways an imitator does not expect.
 
 An adversary learns to predict the actor's actions. With π_old and π_adv the actor and the adversary at collection time,
-the advantage gains c (log π_old(a|s) − log π_adv(a|s)) and the value's target gains c KL(π_old ‖ π_adv).
+c (log π_old(a|s) − log π_adv(a|s)) is added to the advantage and c KL(π_old ‖ π_adv) to the value target.
 """
 
 import dataclasses
@@ -22,13 +22,13 @@ from advsurprise.methods.base import AbstractMethod, Clock, first_clock, plain_s
 from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
 
 ADAM_EPS = 1e-5
-"""The epsilon of the adversary's Adam, as published. It decides what `beta` does."""
+"""Epsilon of the adversary's Adam, as published; it determines the effect of `beta`."""
 MOST_STEPS = 2_000_000_000
-"""Longest annealing: steps are counted in 32 bits."""
+"""Maximum of `anneal_steps`: steps are counted in 32 bits."""
 
 
 class Adversary(eqx.Module):
-    """A policy without values: the torso of the actor's kind, dense layers with the time joined, logits."""
+    """A policy without a critic: the actor's kind of torso, dense layers with the time appended, logits."""
 
     torso: eqx.Module
     layers: tuple[Dense, ...]
@@ -55,78 +55,78 @@ class Adversary(eqx.Module):
 
 
 class Learnt(eqx.Module):
-    """The adversary, and how far training has come."""
+    """The adversary, its optimiser and a step count."""
 
     adversary: Adversary
     opt_state: optax.OptState
     """State of the adversary's optimiser."""
     steps: Int[Array, ""]
-    """Environment steps of all bodies learnt from, counted up to `anneal_steps`."""
+    """Environment steps learnt from, over all bodies, up to `anneal_steps`."""
 
 
 class Memory(eqx.Module):
-    """What a body carries through an episode."""
+    """A body's memory within an episode."""
 
     clock: Clock
     cell: Int[Array, "2"]
     """Column and row of the body."""
     visited: Bool[Array, "columns rows"]
-    """Cells in which it has acted; of size 0 if they are not counted."""
+    """Cells in which it has acted; of size 0 if counts=0."""
 
 
 class Signal(eqx.Module):
     """What is recorded at each step."""
 
     first: Bool[Array, "..."]
-    """Whether it is the first action in its cell, this episode; never if cells are not counted."""
+    """Whether this is the episode's first action in its cell; always False if counts=0."""
 
 
 class AGAC(AbstractMethod[Learnt, Memory]):
-    """Adversarially Guided Actor-Critic: seeks to act otherwise than an adversary that imitates it expects."""
+    """Adversarially Guided Actor-Critic: rewarded for actions that an imitating adversary does not expect."""
 
     spec: EnvSpec = eqx.field(static=True)
     stack: int = eqx.field(static=True, default=4)
-    """Observations the actor and the adversary see at once."""
+    """Number of stacked observations the actor and the adversary see."""
     gamma: float = eqx.field(static=True, default=0.99)
-    """Discount."""
+    """Discount factor."""
     c: float = eqx.field(static=True, default=4e-4)
-    """Weight of the log-ratio in the advantage and of the divergence in the value's target (MiniGrid's)."""
+    """Weight of the log-ratio in the advantage and of the KL in the value target (as published for MiniGrid)."""
     anneal_steps: int = eqx.field(static=True, default=0)
-    """Environment steps over which c falls linearly to 0 (published: all of training); 0 keeps it constant."""
+    """Environment steps over which c decays linearly to 0 (published: all of training); 0 keeps it constant."""
     extrinsic: float = eqx.field(static=True, default=0.0)
-    """Factor on the world's own reward (published: 1); 0 is the reward-free method."""
+    """Weight of the world's own reward (published: 1); 0: reward-free."""
     counts: float = eqx.field(static=True, default=0.0)
-    """Bonus for the first action in each cell of an episode, in the advantage alone (published in MiniGrid: 0.1). It
-    reads the body's true place."""
+    """Bonus for the first action in each cell of an episode, added to the advantage only (published for MiniGrid: 0.1).
+    It uses the body's true place."""
     lam: float = eqx.field(static=True, default=0.95)
-    """λ with which the bonus for cells reaches back; equal to ppo.gae_lambda it is part of that estimate."""
+    """λ of the cell bonus's advantage; if equal to ppo.gae_lambda, the bonus acts like a reward in that estimate."""
     widths: tuple[int, ...] = eqx.field(static=True, default=(64, 32))
-    """The adversary's dense layers (published: 256, 128)."""
+    """Widths of the adversary's dense layers (published: 256, 128)."""
     beta: float = eqx.field(static=True, default=1.0)
-    """Factor on the adversary's loss. The published 4e-5 acts through Adam's epsilon alone, as a far smaller rate."""
+    """Factor on the adversary's loss. The published 4e-5 acts only through Adam's epsilon, as a much lower rate."""
     lr: float = eqx.field(static=True, default=9e-5)
-    """Learning rate of the adversary's Adam, 0.3 of the actor's."""
+    """Learning rate of the adversary's Adam, 0.3 times the actor's."""
     max_grad_norm: float = eqx.field(static=True, default=0.5)
-    """Largest norm of the adversary's gradient."""
+    """Maximum norm of the adversary's gradient."""
     epochs: int = eqx.field(static=True, default=4)
-    """The adversary's passes over each rollout."""
+    """The adversary's epochs over each rollout."""
     minibatches: int = eqx.field(static=True, default=32)
-    """Minibatches per pass, so that more bodies do not make more gradient steps; 32 are 256 samples each
-    for 16 bodies and 512 steps, as PPO's."""
+    """Minibatches per epoch, so that more bodies do not mean more gradient steps; 32 give 256 samples each with 16
+    bodies and 512 steps, as in PPO."""
 
     def __check_init__(self):
         rules = [
             (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
             (0 <= self.gamma < 1, f"gamma must be at least 0 and below 1, not {self.gamma}"),
             (self.c >= 0, f"c must not be negative, not {self.c}"),
-            (0 <= self.anneal_steps <= MOST_STEPS, f"anneal_steps must be 0 to 2e9, not {self.anneal_steps}"),
+            (0 <= self.anneal_steps <= MOST_STEPS, f"anneal_steps must be from 0 to 2e9, not {self.anneal_steps}"),
             (self.extrinsic >= 0, f"extrinsic must not be negative, not {self.extrinsic}"),
             (self.counts >= 0, f"counts must not be negative, not {self.counts}"),
             (
                 not self.counts or len(self.spec.places) >= 2,
                 f"{self.spec.id} does not reveal where the body is, which counts > 0 needs",
             ),
-            (0 <= self.lam <= 1, f"lam must be 0 to 1, not {self.lam}"),
+            (0 <= self.lam <= 1, f"lam must be from 0 to 1, not {self.lam}"),
             (min(self.widths, default=1) >= 1, f"widths must be at least 1, not {list(self.widths)}"),
             (min(self.beta, self.lr, self.max_grad_norm) > 0, "beta, lr and max_grad_norm must be positive"),
             (min(self.epochs, self.minibatches) >= 1, "epochs and minibatches must be at least 1"),
@@ -139,7 +139,7 @@ class AGAC(AbstractMethod[Learnt, Memory]):
 
     @property
     def critic_scale(self) -> float:
-        """The critic begins at 0: an untrained one's noise (about 0.1) would drown the bonus (about 1e-4)."""
+        """0: the noise of an untrained critic (about 0.1) would drown the bonus (about 1e-4)."""
         return 0.0
 
     def init(self, *, bodies: int, key: PRNGKeyArray) -> Learnt:
@@ -205,7 +205,7 @@ class AGAC(AbstractMethod[Learnt, Memory]):
         return {"adversary": adversary}
 
     def learn(self, learnt: Learnt, rollout: Rollout, fitted: dict[str, FitResult]) -> tuple[Learnt, dict[str, Array]]:
-        # As in `score`: where both are compiled together the adversary still runs once.
+        # The same call as in `score`: compiled together, the adversary runs only once.
         metrics = compared(rollout, self.expected(learnt, rollout)) | {"c": self.coefficient(learnt)}
         adversary, opt_state, _ = fitted["adversary"]
         steps = jnp.minimum(learnt.steps + rollout.reward.size, self.anneal_steps)
@@ -225,7 +225,7 @@ class AGAC(AbstractMethod[Learnt, Memory]):
     def count_advantage(self, rollout: Rollout, score: Score) -> Float[Array, "T B"]:
         """Σ_k (γλ)^k b_{t+k} within the episode, b the bonus for first actions in cells.
 
-        Advantages are linear in rewards: those of r + b are those of r and this. The value's target stays that of r.
+        Advantages are linear in rewards: those of r + b are those of r plus this. The value target stays that of r.
         """
         bonus = self.counts * rollout.signal.first.astype(jnp.float32)
         nothing = jnp.zeros_like(bonus)
@@ -250,17 +250,17 @@ def divergence(logits: Float[Array, "*n A"], expected: Float[Array, "*n A"]) -> 
 
 
 def log_taken(rollout: Rollout, logits: Float[Array, "T B A"]) -> Float[Array, "T B"]:
-    """Log-probability, by these logits, of the actions that were taken."""
+    """Log-probability of the actions taken, under these logits."""
     return jnp.take_along_axis(jax.nn.log_softmax(logits), rollout.decision.action[..., None], axis=-1)[..., 0]
 
 
 def log_ratio(rollout: Rollout, expected: Float[Array, "T B A"]) -> Float[Array, "T B"]:
-    """log π_old(a|s) − log π_adv(a|s) of the actions that were taken."""
+    """log π_old(a|s) − log π_adv(a|s) of the actions taken."""
     return rollout.decision.log_prob - log_taken(rollout, expected)
 
 
 def compared(rollout: Rollout, expected: Float[Array, "T B A"]) -> dict[str, Array]:
-    """How well the adversary knows the actor, before it learns from this rollout."""
+    """How well the adversary predicts the actor, before it learns from this rollout."""
     logits, action = rollout.decision.logits, rollout.decision.action
     return {
         "kl": jnp.mean(divergence(logits, expected)),

@@ -1,7 +1,7 @@
-"""Asymmetric self-play (Sukhbaatar et al. 2017): Alice sets tasks by doing them, Bob has to do them too.
+"""Asymmetric self-play (Sukhbaatar et al. 2017): Alice sets tasks by doing them, Bob must do them too.
 
-With t_A Alice's steps and t_B Bob's, a game pays Bob −k t_B and Alice k max(0, t_B − t_A): she looks for what she
-can do quickly and Bob cannot yet.
+With t_A Alice's steps and t_B Bob's, a game gives Bob −k t_B and Alice k max(0, t_B − t_A): she looks for what she can
+do quickly and Bob cannot yet.
 """
 
 from typing import Literal
@@ -43,27 +43,27 @@ from advsurprise.types import (
 
 ALICE, BOB = 0, 1
 DEFAULT_CLOCK = 128
-"""Steps of a game in worlds whose episodes have no fixed length."""
+"""Steps in a game in worlds whose episodes have no fixed length."""
 IMAGE_THRESHOLD = 0.25
-"""Distance at which two images of 20x20 count as the same: most that are one step apart are nearer, nearly all that are
-unrelated are farther (docs/methods/asp.md)."""
+"""Distance up to which two 20x20 images count as the same: most images one step apart are closer, nearly all unrelated
+ones farther (docs/methods/asp.md)."""
 
 
 class Memory(eqx.Module):
-    """What a body carries through a game."""
+    """A body's memory within a game."""
 
     frames: Frames
-    """The last observations of the role that plays."""
+    """The last observations of the role whose turn it is."""
     goal: Shaped[Array, "..."]
-    """What there is to be seen where Bob has to go; in Alice's turn, the game's first observation."""
+    """The observation Bob must reach; in Alice's turn, the game's first observation."""
     goal_place: Int[Array, " n"] | None
-    """The place of `goal`, where places are compared."""
+    """The place of `goal`, if places are compared; else None."""
     time: Int[Array, ""]
     """Steps taken in this game, Alice's and Bob's together."""
     set_at: Int[Array, ""]
     """t_A: Alice's steps in this game when she stopped; 0 while she plays."""
     request: Int[Array, ""]
-    """What the world is requested to do before the next step."""
+    """The request to the world before the next step."""
 
 
 class Signal(eqx.Module):
@@ -85,31 +85,32 @@ MEASURES = (
     Measure("time_alice", "steps of Alice's tasks", shown=True),
     Measure("time_bob", "steps Bob took", shown=True),
 )
-"""How games went, on their last steps."""
+"""Outcomes of games, recorded on their last steps."""
 
 
 class ASP(AbstractMethod[Empty, Memory]):
-    """Asymmetric self-play: Alice does something and stops, Bob is paid to do the same faster, Alice if he is slow."""
+    """Asymmetric self-play: Alice sets a task by doing it, Bob must do it too; Alice is rewarded if he is slower."""
 
     spec: EnvSpec = eqx.field(static=True)
     mode: Literal["repeat", "reverse"] = eqx.field(static=True, default="repeat")
-    """`repeat`: Bob starts where Alice did and must reach where she stopped; `reverse`: he must go back."""
+    """`repeat`: Bob starts where Alice did and must reach where she stopped; `reverse`: the other way round."""
     clock: int = eqx.field(static=True, default=0)
-    """Steps of a game, Alice's and Bob's together; 0: the world's episode, or 128 where its length is not fixed."""
+    """Steps in a game, Alice's and Bob's together; 0: the world's episode length, or 128 if it is not fixed."""
     goal: Literal["auto", "place", "cell", "observation"] = eqx.field(static=True, default="auto")
     """What Bob must reach: the place (in room worlds the cell, the doors and the stilled rooms, so that stilling can be
-    Alice's task), the cell alone, or the observation; `auto`: the place where the world reveals it."""
+    Alice's task), only the cell, or the observation; `auto`: the place if the world reveals it, else the
+    observation."""
     threshold: float = eqx.field(static=True, default=0.0)
-    """With goal=observation: largest Euclidean distance at which two observations count as the same, of images in
-    numbers from 0 to 1 and at the density model's size; 0: 0.25 in worlds that name such a size, equality elsewhere."""
+    """With goal=observation: maximum Euclidean distance at which two observations count as the same (images: pixels
+    from 0 to 1, at the density model's size); 0: 0.25 in worlds that set such a size, equality elsewhere."""
     reward_scale: float = eqx.field(static=True, default=0.01)
-    """k: what a step costs Bob, and what Alice is paid for each step that he needs more than she did."""
+    """k: Bob's cost per step, and Alice's reward for each step he needs beyond hers."""
     first_stop: float = eqx.field(static=True, default=0.1)
-    """Probability that Alice stops at a step, before she has learnt anything (published: 1/2)."""
+    """Probability that Alice stops at a step, before training (published: 1/2)."""
     stack: int = eqx.field(static=True, default=4)
-    """Recent observations the policies see, besides the goal."""
+    """Number of stacked observations the policies see, besides the goal."""
     gamma: float = eqx.field(static=True, default=1.0)
-    """Discount of both roles within a game."""
+    """Discount factor of both roles within a game."""
 
     def __check_init__(self):
         rules = [
@@ -126,7 +127,10 @@ class ASP(AbstractMethod[Empty, Memory]):
                 self.goal != "cell" or self.spec.cell_entries > 0,
                 f"{self.spec.id} does not reveal the body's cell: use goal=place or goal=observation",
             ),
-            (self.clock == 0 or self.clock >= 2, f"clock must be at least 2, or 0 for the world's, not {self.clock}"),
+            (
+                self.clock == 0 or self.clock >= 2,
+                f"clock must be at least 2, or 0 for the world's episode length, not {self.clock}",
+            ),
             (
                 not 0 < self.spec.max_steps < self.clock,
                 f"clock must not be longer than an episode of {self.spec.max_steps} steps, not {self.clock}",
@@ -150,7 +154,7 @@ class ASP(AbstractMethod[Empty, Memory]):
 
     @property
     def distance(self) -> float:
-        """Largest distance at which two observations count as the same."""
+        """Maximum distance at which two observations count as the same."""
         return self.threshold or (IMAGE_THRESHOLD if self.spec.density_shape else 0.0)
 
     @property
@@ -159,8 +163,7 @@ class ASP(AbstractMethod[Empty, Memory]):
         return bool(self.spec.places) and self.goal != "observation"
 
     def action_bias(self, role: str) -> tuple[float, ...]:
-        """Actions are pairs, stop · A + a: what the body does, and whether its turn ends after that. Bob has no
-        stop."""
+        """Actions stop · A + a are pairs: the body's action a, and whether the turn ends after it. Bob cannot stop."""
         number = self.spec.num_actions
         if role == "bob":
             return (0.0,) * number + (NEVER,) * number
@@ -189,7 +192,7 @@ class ASP(AbstractMethod[Empty, Memory]):
         late = time >= self.limit
         cut_short = timestep.terminated | timestep.truncated
         solved = is_bob & self._reached(memory, timestep)
-        # Alice who stops with no time left for Bob has not set a task.
+        # If Alice stops with no time left for Bob, no task is set.
         stopped = ~is_bob & (action >= self.spec.num_actions) & ~late & ~cut_short
         set_at = jnp.where(stopped, time, memory.set_at)
         seen = timestep.final_obs
@@ -219,8 +222,8 @@ class ASP(AbstractMethod[Empty, Memory]):
         over = ended(rollout)
         bob = bob_reward(signal, over, clock=self.limit, k=self.reward_scale)
         scores = {
-            # Her game ends with her turn: what follows is paid on the step that ends it. A time-out has no future
-            # either, since time is in the input.
+            # Alice's game ends with her turn: her reward for what follows comes on that step. A time-out is terminal
+            # too, since time is in the input.
             "alice": final_score(self._alice_reward(rollout), over | signal.stopped, self.gamma),
             "bob": final_score(bob, over, self.gamma),
         }
@@ -258,7 +261,7 @@ class ASP(AbstractMethod[Empty, Memory]):
         return small_image(self.spec, obs) if self.spec.observation_kind == "image" else obs.astype(jnp.float32)
 
     def _goal_place(self, place: Int[Array, " n"] | None) -> Int[Array, " m"]:
-        """What of a place Bob must reach: all of it, or its column and row."""
+        """The part of a place that Bob must reach: all of it, or its column and row."""
         if place is None:
             raise TypeError("the world does not reveal the place that its spec promises")
         return place[: self.spec.cell_entries] if self.goal == "cell" else place
@@ -273,8 +276,8 @@ class ASP(AbstractMethod[Empty, Memory]):
 def game_ends(signal: Signal, over: Bool[Array, "T B"], owed: Float[Array, " B"], *, clock: int) -> Float[Array, "T B"]:
     """t_A + t_B of the game that each step belongs to: when Bob reached the goal, or the clock if he did not.
 
-    A game that is not over at the rollout's last step is taken to end when Bob's own value predicts it: `owed` steps
-    later, at least one, at most those that are left.
+    A game still running at the rollout's last step is assumed to end when Bob's own value predicts it: `owed` steps
+    later, at least one, at most those left on the clock.
     """
     time = signal.time.astype(jnp.float32)
 
@@ -288,7 +291,7 @@ def game_ends(signal: Signal, over: Bool[Array, "T B"], owed: Float[Array, " B"]
 
 
 def alice_reward(signal: Signal, ends: Float[Array, "T B"], *, k: float) -> Float[Array, "T B"]:
-    """k max(0, t_B − t_A) on the step on which Alice stops, 0 elsewhere; t_B is the game's end less t_A."""
+    """k max(0, t_B − t_A) on the step on which Alice stops, 0 elsewhere, with t_B = ends − t_A."""
     t_a = signal.set_at.astype(jnp.float32)
     return jnp.where(signal.stopped, k * jnp.maximum(ends - 2 * t_a, 0.0), 0.0)
 
@@ -296,8 +299,8 @@ def alice_reward(signal: Signal, ends: Float[Array, "T B"], *, k: float) -> Floa
 def bob_reward(signal: Signal, over: Bool[Array, "T B"], *, clock: int, k: float) -> Float[Array, "T B"]:
     """−k on each of Bob's steps, the successful one included.
 
-    A world that ends the episode before Bob is there has not spared him the steps that were left: he pays for them at
-    once, so that t_B is the clock's remainder for both, and an early end is no way out.
+    If the world ends the episode before Bob reaches the goal, he pays for all remaining steps at once, so that t_B is
+    the clock's remainder for both roles, and ending the episode early is no way out.
     """
     left = clock - signal.time.astype(jnp.float32)
     return -k * (1.0 + jnp.where(over & ~signal.solved, left, 0.0))

@@ -1,7 +1,7 @@
-"""What a method is: roles that share one body, what they see, what is recorded at each step, and how it is rewarded.
+"""The method interface: roles that share one body, what they see, what is recorded at each step, and their rewards.
 
 A method implements six members: `roles`, `start`, `turn`, `see`, `advance` and `score`. Everything else has a default
-that does nothing. Hooks are for one body, and `interaction.py` batches them; `score` and what follows it see a whole
+that does nothing. Hooks act on one body, and `interaction.py` batches them; `score` and the hooks after it get a whole
 rollout. A method object is its own configuration: all fields are static.
 """
 
@@ -29,17 +29,17 @@ from advsurprise.types import CONTINUE, EnvSpec, Frames, Measure, Measured, Roll
 Learnt = TypeVar("Learnt")
 Memory = TypeVar("Memory")
 Times = TypeVar("Times", Array, np.ndarray)
-"""Whole numbers, in numpy or in jax."""
+"""Integer arrays of numpy or jax."""
 
 NEVER = -1e9
-"""Log-weight of an action that a role does not have."""
+"""Logit of an action that a role does not have."""
 
 SCORED_SURPRISE = Measure(
     "scored_surprise", "surprise of scored steps (nats, the method's own model)", short="scored", shown=True
 )
 """−log p_θ(o) on the steps a method scores, under the model it scores them with."""
 LOG_PROBABILITY = "log-probability of what was seen (nats)"
-"""log p_θ(o) on every step, in a replay."""
+"""Label of log p_θ(o) in a replay."""
 
 
 class Empty(eqx.Module):
@@ -50,7 +50,7 @@ class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
     """A way of rewarding one or several roles. Hooks never see the loop or the environment's state."""
 
     trains: ClassVar[bool] = True
-    """Whether policies are trained; those of a method that does not train stay uniform."""
+    """Whether policies are trained; if not, they stay uniform."""
     spec: eqx.AbstractVar[EnvSpec]
     """The world it is for."""
 
@@ -63,8 +63,8 @@ class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
 
     @abc.abstractmethod
     def start(self, timestep: TimeStep, before: Memory | None = None) -> Memory:
-        """A body's memory at the beginning of an episode (`obs` and `place` of the step belong to it); `before` is its
-        memory at the end of the last one."""
+        """Returns a body's memory at the start of an episode, from `timestep.obs` and `timestep.place`; `before` is its
+        memory at the end of the previous one."""
 
     @abc.abstractmethod
     def turn(self, memory: Memory) -> Int[Array, ""]:
@@ -72,29 +72,29 @@ class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
 
     @abc.abstractmethod
     def see(self, memory: Memory) -> View:
-        """What the policies see. The last of its frames is the current observation."""
+        """What the policies see; the last frame is the current observation."""
 
     @abc.abstractmethod
     def advance(self, learnt: Learnt, memory: Memory, action: Int[Array, ""], timestep: TimeStep) -> tuple[Memory, Any]:
-        """After the world moved: the memory within the same episode, and the signal of this step."""
+        """Returns the memory after a step of the same episode, and the signal of that step."""
 
     @abc.abstractmethod
     def score(self, learnt: Learnt, rollout: Rollout) -> tuple[Learnt, dict[str, Score]]:
-        """Rewards of each role, from the signals of a whole rollout."""
+        """Returns the rewards of each role, from the signals of a whole rollout."""
 
     # What is learnt besides the policies.
 
     def init(self, *, bodies: int, key: PRNGKeyArray) -> Learnt:
-        """What is learnt besides the policies, shared by all bodies or with an entry for each."""
+        """Returns the initial `learnt`, shared by all bodies or with an entry for each."""
         return Empty()  # pyright: ignore[reportReturnType]
 
     @property
     def priming(self) -> int:
-        """Random steps of all bodies together before training begins, for `prime`; 0 for none."""
+        """Number of random steps before training, over all bodies, for `prime`; 0 for none."""
         return 0
 
     def prime(self, learnt: Learnt, rollout: Rollout) -> Learnt:
-        """What is learnt from a rollout of random actions, before training begins."""
+        """Updates `learnt` with a rollout of random actions, before training."""
         return learnt
 
     @property
@@ -103,28 +103,28 @@ class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
         return ()
 
     def fit_tasks(self, learnt: Learnt, rollout: Rollout, *, key: PRNGKeyArray) -> dict[str, FitTask]:
-        """How to fit the method's own networks, by name. Policies are fitted in the same loop."""
+        """Fit tasks of the method's own networks, by name; policies are fitted in the same loop."""
         return {}
 
     def learn(self, learnt: Learnt, rollout: Rollout, fitted: dict[str, FitResult]) -> tuple[Learnt, dict[str, Array]]:
-        """Takes over the fitted networks, and returns metrics of the rollout."""
+        """Returns `learnt` with the fitted networks, and metrics of the rollout."""
         return learnt, {}
 
     # How roles act.
 
     @property
     def streams(self) -> dict[str, float]:
-        """Value streams and the weight of each one's advantage."""
+        """Value streams, with the weight of each one's advantage."""
         return {"reward": 1.0}
 
     @property
     def critic_scale(self) -> float:
-        """Scale of the critic head's weights before training."""
+        """Scale of the critic head's initial weights."""
         return 1.0
 
     def action_bias(self, role: str) -> tuple[float, ...]:
-        """Log-weights of a role's actions before it has learnt anything, the same number for all roles; `NEVER` for an
-        action that the role does not have."""
+        """Initial logits of a role's actions, the same number for all roles; `NEVER` for an action that it does not
+        have."""
         return (0.0,) * self.spec.num_actions
 
     def env_action(self, memory: Memory, action: Int[Array, ""]) -> Int[Array, ""]:
@@ -134,45 +134,45 @@ class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
     def schedule(self, time: Times) -> Times | None:
         """Which role moves at step `time` of an episode, if that depends on the time alone; else None.
 
-        Plain arithmetic that works on numpy as on jax: turns known beforehand must be known while tracing, and jax
-        must not be made to compute in the middle of that.
+        Use plain arithmetic that works on numpy and jax arrays: the schedule is also needed while tracing, when jax
+        cannot compute values.
         """
         return time * 0 if len(self.roles) == 1 else None
 
     def lookback(self, length: int) -> int:
-        """Steps before a rollout of `length` that are scored with it, for rewards that are earned later than the step
-        they belong to."""
+        """Number of steps before a rollout of `length` that are scored with it, for rewards that are earned later than
+        the step they belong to."""
         return 0
 
     # Requests to the world between two steps.
 
     @property
     def makes_requests(self) -> bool:
-        """Whether the method ever requests to rewind or restart."""
+        """Whether the method may request to rewind or restart a body."""
         return False
 
     def request(self, memory: Memory) -> Int[Array, ""]:
-        """What the method requests of the world before the next step: `CONTINUE`, `REWIND` or `RESTART`."""
+        """The request to the world before the next step: `CONTINUE`, `REWIND` or `RESTART`."""
         return jnp.int32(CONTINUE)
 
     def after_rewind(self, memory: Memory, timestep: TimeStep) -> Memory:
-        """A body's memory after it was rewound; `obs` and `place` of the step are those of the first state."""
+        """Returns a body's memory after a rewind; `timestep.obs` and `timestep.place` are those of the first state."""
         return memory
 
     # What it measures.
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """What the method measures of its episodes, with labels."""
+        """The method's own measures, with labels."""
         return ()
 
     def measure(self, rollout: Rollout) -> dict[str, Measured]:
-        """The method's own measures of a rollout, by the names in `measures`."""
+        """Values of `measures` in a rollout, by name."""
         return {}
 
     def trace(self, learnt: Learnt, rollout: Rollout) -> dict[str, Measured]:
-        """What a replay draws of each step besides rewards and values, by what a person calls it. Steps that count are
-        those from which the method makes its reward."""
+        """Curves that a replay draws besides rewards and values, by label. Steps that count are those from which the
+        method makes its reward."""
         return {}
 
 
@@ -180,7 +180,7 @@ class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
 
 
 class Clock(eqx.Module):
-    """Memory of a method for which nothing but the time and the last observations matter."""
+    """Memory of a method that needs only the time and the last observations."""
 
     frames: Frames
     """The last observations."""
@@ -200,41 +200,41 @@ class DensityMemory(eqx.Module):
     discounted: Float[Array, ""]
     """Discounted return of the raw reward so far in this episode, R ← γ R + r."""
     small: Float[Array, "rows columns last"] | None = None
-    """The last observations averaged down, oldest first, where the model sees these; None where it sees the newest
-    observation as it is."""
+    """The last observations downscaled, oldest first, if the model sees these; None if it sees the newest observation
+    as it is."""
     episode_stats: CategoricalStats | GaussianStats | None = None
-    """Sufficient statistics of a second model, which is emptied with the episode only; None where there is one."""
+    """Sufficient statistics of a second model, reset only with the episode; None if there is only one model."""
 
 
 def first_frames(obs: Shaped[Array, "..."], stack: int) -> Frames:
-    """The frames at the beginning of an episode: its first observation, over and over."""
+    """Frames at the start of an episode: its first observation, repeated."""
     return Frames(jnp.broadcast_to(obs, (stack, *obs.shape)), jnp.int32(0))
 
 
 def push(frames: Frames, obs: Shaped[Array, "..."]) -> Frames:
-    """The frames with the newest added and the oldest gone."""
+    """Frames with `obs` added and the oldest dropped."""
     stack = jnp.concatenate([frames.stack[1:], obs[None]])
     return Frames(stack, jnp.minimum(frames.age + 1, len(stack) - 1))
 
 
 def first_clock(timestep: TimeStep, stack: int) -> Clock:
-    """The beginning of an episode."""
+    """The clock at the start of an episode."""
     return Clock(first_frames(timestep.obs, stack), jnp.int32(0))
 
 
 def tick(clock: Clock, timestep: TimeStep) -> Clock:
-    """One step later in the same episode."""
+    """The clock one step later in the same episode."""
     return Clock(push(clock.frames, timestep.final_obs), clock.time + 1)
 
 
 def plain_view(spec: EnvSpec, clock: Clock) -> View:
-    """Frames and, where the episode's length is known, the time: elsewhere it would mean nothing."""
+    """Frames and, if the episode's length is fixed, the time as a fraction of it; else 0."""
     time = clock.time.astype(jnp.float32) / spec.max_steps if spec.max_steps else jnp.float32(0)
     return View(clock.frames, no_features(spec), time)
 
 
 def no_features(spec: EnvSpec) -> Float[Array, "..."]:
-    """The features of no density model."""
+    """Empty features, for methods without a density model."""
     return jnp.zeros((*spec.modelled_shape, 0))
 
 
@@ -242,8 +242,8 @@ def no_features(spec: EnvSpec) -> Float[Array, "..."]:
 
 
 def density_for(spec: EnvSpec, min_std: float = 0.0) -> AbstractDensity:
-    """The density model that fits a world's observations: categories, pixels or real numbers. `min_std` is the least
-    standard deviation of numbers; 0 for the model's own."""
+    """The density model for a world's observations: classes, pixels or real vectors. `min_std` is the minimum standard
+    deviation of pixels and vectors; 0 for the model's default."""
     if spec.observation_kind == "classes":
         return Categorical(spec.num_classes)
     changed = {"min_std": min_std} if min_std else {}
@@ -251,21 +251,21 @@ def density_for(spec: EnvSpec, min_std: float = 0.0) -> AbstractDensity:
 
 
 def small_image(spec: EnvSpec, obs: Shaped[Array, "..."]) -> Float[Array, "rows columns channels"]:
-    """An image as numbers, averaged down to the density model's size where the world names one."""
+    """An image as floats, downscaled to the density model's size if the world sets one."""
     image = numbers(obs)
     image = shrink(image, spec.density_shape[:2]) if spec.density_shape else image  # pyright: ignore[reportArgumentType]
     return image.reshape(*image.shape[:2], math.prod(image.shape[2:]))
 
 
 def first_small(spec: EnvSpec, obs: Shaped[Array, "..."]) -> Float[Array, "rows columns last"] | None:
-    """The last observations averaged down, at an episode's beginning: the first, over and over."""
+    """The last observations downscaled, at the start of an episode: the first, repeated."""
     return jnp.tile(small_image(spec, obs), spec.density_shape[2]) if spec.density_shape else None
 
 
 def push_small(
     spec: EnvSpec, small: Float[Array, "rows columns last"] | None, obs: Shaped[Array, "..."]
 ) -> Float[Array, "rows columns last"] | None:
-    """The same one step later: the newest added, the oldest gone."""
+    """The last observations downscaled, with `obs` added and the oldest dropped."""
     if small is None:
         return None
     newest = small_image(spec, obs)
@@ -275,14 +275,14 @@ def push_small(
 def modelled(
     spec: EnvSpec, small: Float[Array, "rows columns last"] | None, obs: Shaped[Array, "..."]
 ) -> Shaped[Array, "..."]:
-    """What the density model sees: the last observations averaged down, or the newest as it is."""
+    """What the density model sees: the last observations downscaled, or the newest as it is."""
     if small is not None:
         return small
     return numbers(obs) if spec.observation_kind == "image" else obs
 
 
 def density_features(spec: EnvSpec, density: AbstractDensity, stats: Any) -> Float[Array, "..."]:
-    """The model's features as policies see them and rollouts keep them: of images in half precision."""
+    """The model's features as policies see them and rollouts store them: for images in half precision."""
     features = density.features(stats)
     return features.astype(jnp.float16) if spec.observation_kind == "image" else features
 
@@ -291,12 +291,12 @@ def density_features(spec: EnvSpec, density: AbstractDensity, stats: Any) -> Flo
 
 
 def plain_score(rollout: Rollout, reward: Float[Array, "T B"], gamma: float) -> Score:
-    """One stream with the episode's own ends."""
+    """One stream that ends with the episode, bootstrapped on truncation."""
     return one_stream(reward, jnp.where(rollout.terminated, 0.0, gamma), ended(rollout))
 
 
 def final_score(reward: Float[Array, "T B"], ends: Bool[Array, "T B"], gamma: float) -> Score:
-    """One stream that ends for good on some steps, and on no others."""
+    """One stream that terminates on the steps `ends` and on no others."""
     return one_stream(reward, jnp.where(ends, 0.0, gamma), ends)
 
 
@@ -306,7 +306,7 @@ def endless_score(reward: Float[Array, "T B"], gamma: float) -> Score:
 
 
 def one_stream(reward: Float[Array, "T B"], discount: Float[Array, "T B"], cut: Bool[Array, "T B"]) -> Score:
-    """A single stream, nothing added to the advantage or the target."""
+    """A single stream, with nothing added to the advantage or the target."""
     nothing = jnp.zeros_like(reward)
     return Score(reward[..., None], discount[..., None], cut[..., None], nothing, nothing[..., None])
 
@@ -317,5 +317,5 @@ def ended(rollout: Rollout) -> Bool[Array, "T B"]:
 
 
 def mean_where(holds: Bool[Array, "T B"], x: Float[Array, "T B"]) -> Float[Array, ""]:
-    """Mean over the steps on which something holds; 0 if there are none."""
+    """Mean of x over the steps on which `holds`; 0 if there are none."""
     return jnp.sum(jnp.where(holds, x, 0.0)) / jnp.maximum(jnp.sum(holds), 1).astype(jnp.float32)

@@ -1,4 +1,4 @@
-"""Uniform random actions: the floor of every comparison, played through the same loops."""
+"""Uniform random actions: the baseline of every comparison, run through the same loops."""
 
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
 
 
 class Random(AbstractMethod[Empty, Clock]):
-    """Uniform random actions, for calibration: nothing is learnt."""
+    """Uniform random actions, as a baseline: nothing is learnt."""
 
     trains: ClassVar[bool] = False
     spec: EnvSpec = eqx.field(static=True)

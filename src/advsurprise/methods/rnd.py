@@ -1,7 +1,7 @@
-"""Random Network Distillation (Burda et al. 2018): the error of predicting a fixed random network is novelty.
+"""Random Network Distillation (Burda et al. 2018): novelty is the error of predicting a fixed random network.
 
-With f a fixed network, g its trained predictor and x the newest observation, standardised and clipped, a step is paid
-½ Σ_k (f_k(x_{t+1}) − g_k(x_{t+1}))², divided by the running standard deviation of the sum of such rewards, discounted.
+With f a fixed network, g its trained predictor and x the newest observation, standardised and clipped, the reward is
+½ Σ_k (f_k(x_{t+1}) − g_k(x_{t+1}))², divided by the running standard deviation of its discounted return.
 """
 
 import dataclasses
@@ -25,18 +25,18 @@ from advsurprise.methods.base import AbstractMethod, Clock, endless_score, first
 from advsurprise.types import EnvSpec, Measured, Rollout, Score, TimeStep, View
 
 INPUT_EPS = 1e-6
-"""Added to the variance of an input's entry: many never change in room worlds."""
+"""Added to the variance of each input entry: in room worlds many never change."""
 ADAM_EPS = 1e-5
-"""The epsilon of the predictor's Adam."""
+"""Epsilon of the predictor's Adam."""
 
 
 class Embedding(eqx.Module):
-    """The fixed target (one dense layer behind its torso) or the predictor (three), on standardised observations."""
+    """The fixed target (one dense layer after its torso) or the predictor (three), on standardised observations."""
 
     torso: eqx.Module
     layers: tuple[Dense, ...]
     rank: int = eqx.field(static=True)
-    """Axes of one observation; those before them are samples."""
+    """Number of axes of one observation; leading axes are samples."""
 
     def __init__(self, spec: EnvSpec, *, depth: int, width: int, key: PRNGKeyArray):
         torso_key, *layer_keys = jax.random.split(key, 1 + depth)
@@ -58,7 +58,7 @@ class Embedding(eqx.Module):
 
 
 def reward_layers(spec: EnvSpec) -> Layers | None:
-    """The published convolutions for images of 84x84, and a policy's for others."""
+    """The published convolutions for 84x84 images; None, for a policy's, otherwise."""
     layers = image_layers(min(spec.observation_shape[:2]))
     return [(32, *layers[0][1:]), (64, *layers[1][1:]), layers[2]] if layers[0][0] == 4 else None
 
@@ -73,47 +73,47 @@ class Learnt(eqx.Module):
     opt_state: optax.OptState
     """State of the predictor's optimiser."""
     inputs: RunningMoments
-    """Of every entry of the observations."""
+    """Moments of every entry of the observations."""
     returns: RunningMoments
-    """Of all discounted returns R."""
+    """Moments of all discounted returns R."""
     discounted: Float[Array, " B"]
-    """R after the last step of each body. It runs through ends of episodes and of rollouts."""
+    """R after each body's last step; not reset at the end of an episode or a rollout."""
 
 
 class Signal(eqx.Module):
     """What is recorded at each step."""
 
     obs: Shaped[Array, "..."]
-    """What the action really led to, as the world gave it."""
+    """The observation that the action led to, unprocessed."""
 
 
 class RND(AbstractMethod[Learnt, Clock]):
-    """Random Network Distillation: seeks what its predictor of a fixed random network has not learnt yet."""
+    """Random Network Distillation: rewarded where its predictor of a fixed random network is still wrong."""
 
     spec: EnvSpec = eqx.field(static=True)
     stack: int = eqx.field(static=True, default=4)
-    """Observations the policy sees at once; the networks of the reward see one."""
+    """Number of stacked observations the policy sees; the reward's networks see one."""
     gamma: float = eqx.field(static=True, default=0.99)
-    """Discount of the intrinsic stream, which does not end with the episode."""
+    """Discount factor of the intrinsic stream, which does not end with the episode."""
     extrinsic: float = eqx.field(static=True, default=0.0)
-    """Weight of the advantage in the world's own reward, clipped to ±1; published: 2. 0 leaves that stream out."""
+    """Weight of the advantage of the world's own reward, clipped to ±1 (published: 2); 0: no such stream."""
     gamma_extrinsic: float = eqx.field(static=True, default=0.999)
-    """Discount of the world's own reward, which does end with the episode."""
+    """Discount factor of the world's own reward, whose stream ends with the episode."""
     priming: int = eqx.field(static=True, default=8192)
-    """Random steps of all bodies together from which observations are first standardised (published: 819200)."""
+    """Random steps before training, over all bodies, to start the input normalisation (published: 819200)."""
     width: int = eqx.field(static=True, default=128)
-    """Outputs of both networks and width of the predictor's dense layers (published: 512)."""
+    """Output size of both networks and width of the predictor's dense layers (published: 512)."""
     clip: float = eqx.field(static=True, default=5.0)
-    """Largest magnitude of a standardised entry."""
+    """Maximum magnitude of a standardised input entry."""
     predictor_bodies: int = eqx.field(static=True, default=32)
-    """With more bodies the predictor learns from a random share of the samples, as many as those of so many bodies."""
+    """With more bodies than this, the predictor trains on a random subset of the samples: about this many bodies'."""
     lr: float = eqx.field(static=True, default=1e-4)
     """Learning rate of the predictor's Adam."""
     epochs: int = eqx.field(static=True, default=4)
-    """The predictor's passes over each rollout."""
+    """The predictor's epochs over each rollout."""
     minibatches: int = eqx.field(static=True, default=32)
-    """Minibatches per pass, so that more bodies do not make more gradient steps; 32 are 256 samples each
-    for 16 bodies and 512 steps, as PPO's."""
+    """Minibatches per epoch, so that more bodies do not mean more gradient steps; 32 give 256 samples each with 16
+    bodies and 512 steps, as in PPO."""
 
     def __check_init__(self):
         rules = [
@@ -144,7 +144,7 @@ class RND(AbstractMethod[Learnt, Clock]):
 
     @property
     def input_spec(self) -> EnvSpec:
-        """One observation as the networks of the reward see it: real numbers, classes one-hot on the channels."""
+        """One observation as the reward's networks see it: real numbers, with classes one-hot on the channels."""
         shape, values = self.spec.observation_shape, max(self.spec.num_classes, 1)
         if self.spec.observation_kind != "vector" and len(shape) in (2, 3):
             new, kind = (*shape[:2], math.prod(shape[2:]) * values), "image"
@@ -222,7 +222,7 @@ class RND(AbstractMethod[Learnt, Clock]):
 
     def learn(self, learnt: Learnt, rollout: Rollout, fitted: dict[str, FitResult]) -> tuple[Learnt, dict[str, Array]]:
         obs = rollout.signal.obs
-        # As in `score`: where both are compiled together the networks still run once.
+        # The same call as in `score`: compiled together, the networks run only once.
         error = self.errors(learnt, obs)
         clipped = self._of_rollout(self._clipped, learnt.inputs, obs)
         metrics = {
@@ -256,7 +256,7 @@ class RND(AbstractMethod[Learnt, Clock]):
         return self._of_rollout(of, learnt.inputs, obs)
 
     def absorb_inputs(self, learnt: Learnt, obs: Shaped[Array, "T B ..."]) -> Learnt:
-        """The same with the moments of observations brought up to date."""
+        """`learnt` with the moments of observations updated."""
         length = chunk_length(len(obs), bodies=obs.shape[1], numbers=self._numbers)
         if length == len(obs):
             return dataclasses.replace(learnt, inputs=update_moments(learnt.inputs, self.entries(obs)))
@@ -269,14 +269,14 @@ class RND(AbstractMethod[Learnt, Clock]):
     def _of_rollout(
         self, function: Callable[[Array], Array], inputs: RunningMoments, obs: Shaped[Array, "T B ..."]
     ) -> Float[Array, "T B ..."]:
-        """A function of standardised observations, for a whole rollout."""
+        """Applies a function of standardised observations to a whole rollout."""
         shape = self.input_spec.observation_shape
         return by_chunks(lambda part: function(self.standardised(inputs, part)), obs, shape=shape)
 
     def _samples(
         self, inputs: RunningMoments, obs: Shaped[Array, "T B ..."]
     ) -> Callable[[Int[Array, " M"]], Float[Array, "M ..."]]:
-        """Standardised observations of some rows: of images made when they are asked for, else beforehand."""
+        """A function from rows to standardised observations, computed on demand for images and beforehand otherwise."""
         flat = obs.reshape(-1, *obs.shape[2:])
         if is_large(self._numbers):
             return lambda rows: self.standardised(inputs, flat[rows])
@@ -284,7 +284,7 @@ class RND(AbstractMethod[Learnt, Clock]):
         return lambda rows: x[rows]
 
     def _clipped(self, x: Float[Array, "T B ..."]) -> Float[Array, "T B"]:
-        """Share of an observation's entries that are at the limit."""
+        """Fraction of an observation's entries at the clipping limit."""
         at_limit = (jnp.abs(x) >= self.clip).astype(jnp.float32)
         return jnp.mean(at_limit, axis=tuple(range(2, x.ndim)))
 
@@ -305,14 +305,14 @@ def predictor_loss(
     *,
     x: Callable[[Int[Array, " M"]], Float[Array, "M ..."]],
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
-    """Σ_i m_i mean_k (g_k(x_i) − f_k(x_i))² / max(1, Σ_i m_i) over the rows of a minibatch, m_i whether sample i
-    counts and `x` what gives the rows' observations."""
+    """Σ_i m_i mean_k (g_k(x_i) − f_k(x_i))² / max(1, Σ_i m_i) over the rows of a minibatch, with m_i = 1 if sample
+    i counts and `x` a function from rows to observations."""
     missed = jnp.mean((predictor(x(rows)) - aim[rows]) ** 2, axis=-1)
     return jnp.sum(missed * weight) / jnp.maximum(jnp.sum(weight), 1.0), {}
 
 
 def side_by_side(parts: list[Score]) -> Score:
-    """Streams of several scores as one score."""
+    """Combines the streams of several scores into one score."""
     return Score(
         reward=jnp.concatenate([part.reward for part in parts], axis=-1),
         discount=jnp.concatenate([part.discount for part in parts], axis=-1),

@@ -1,7 +1,7 @@
-"""SMiRL (Berseth et al. 2019): one role that is paid for seeing what it has seen before.
+"""SMiRL (Berseth et al. 2019): one role, rewarded for seeing what it has seen before.
 
-With θ the density model fitted on what was seen so far in the episode, r_t = log p_θ(o_{t+1}) on every step, scored
-first and then added.
+With θ the density model fitted on the episode's observations so far, r_t = log p_θ(o_{t+1}) on every step; o_{t+1} is
+scored first and then added.
 """
 
 from typing import Literal
@@ -37,9 +37,9 @@ class Signal(eqx.Module):
     """What is recorded at each step."""
 
     log_prob: Float[Array, "..."]
-    """The raw reward: log p_θ(o_{t+1}), or that of noise where the body died."""
+    """The raw reward: log p_θ(o_{t+1}), or that of noise if the body died."""
     scored: Bool[Array, "..."]
-    """Whether the step was scored: all are."""
+    """Whether the step was scored; always True."""
     discounted: Float[Array, "..."]
     """Discounted return of the raw reward after the step."""
     over: Bool[Array, "..."]
@@ -47,25 +47,25 @@ class Signal(eqx.Module):
 
 
 class Smirl(AbstractMethod[RunningMoments, DensityMemory]):
-    """Surprise minimisation: one role that is paid for familiar observations, on every step."""
+    """Surprise minimisation: rewarded for familiar observations, on every step."""
 
     spec: EnvSpec = eqx.field(static=True)
     horizon: int = eqx.field(static=True, default=500)
-    """Steps after which the model is emptied in worlds whose episodes have no fixed length; deaths do not empty it."""
+    """Steps after which the model is reset in worlds without a fixed episode length (death=noise)."""
     death: Literal["noise", "end"] = eqx.field(static=True, default="noise")
-    """What a death is in such worlds. `noise`: as surprising as an observation of noise, and the model is kept; `end`:
-    the end of the model's episode."""
+    """What a death does in such worlds. `noise`: it is as surprising as an observation of noise, and the model is kept;
+    `end`: it resets the model and ends the return."""
     clip: float = eqx.field(static=True, default=0.0)
-    """Largest size of a log-probability before scaling (published: 300); 0 for no limit."""
+    """Maximum magnitude of a log-probability before scaling (published: 300); 0 for no limit."""
     scale: float = eqx.field(static=True, default=0.0)
-    """Constant factor on rewards (published: 0.001 to 1, by world); 0 divides by the running standard deviation of
-    their discounted return, as Adversarial Surprise does."""
+    """Constant factor on rewards (published: 0.001 to 1, depending on the world); 0 divides by the running standard
+    deviation of their discounted return, as Adversarial Surprise does."""
     stack: int = eqx.field(static=True, default=4)
-    """Observations the policy sees at once."""
+    """Number of stacked observations the policy sees."""
     gamma: float = eqx.field(static=True, default=0.99)
-    """Discount."""
+    """Discount factor."""
     min_std: float = eqx.field(static=True, default=0.0)
-    """Least standard deviation of the model of numbers (not of classes); 0: 0.02 for images, 0.001 for vectors."""
+    """Minimum standard deviation of the density model; 0: 0.02 for images, 0.001 for vectors. Unused for classes."""
 
     def __check_init__(self):
         rules = [
@@ -90,7 +90,7 @@ class Smirl(AbstractMethod[RunningMoments, DensityMemory]):
 
     @property
     def length(self) -> int:
-        """Steps of the model's episode."""
+        """Steps in an episode of the model."""
         return self.spec.max_steps or self.horizon
 
     def init(self, *, bodies: int, key: PRNGKeyArray) -> RunningMoments:
@@ -134,7 +134,7 @@ class Smirl(AbstractMethod[RunningMoments, DensityMemory]):
         learnt = update_moments(learnt, signal.discounted.reshape(-1))
         reward = signal.log_prob * self._factor(learnt)
         if self._lives_on:
-            # Only the model's own episodes end: a death leads on to the next life.
+            # Only the model's own episodes end the stream: after a death it continues in the next life.
             return learnt, {"agent": final_score(reward, signal.over, self.gamma)}
         return learnt, {"agent": plain_score(rollout, reward, self.gamma)}
 

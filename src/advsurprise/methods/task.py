@@ -1,4 +1,4 @@
-"""PPO on the world's own reward: one role, no surprise. It calibrates the learner where the answer is known."""
+"""PPO on the world's own reward: one role, no surprise. It checks the learner where the answer is known."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -14,9 +14,9 @@ class Task(AbstractMethod[Empty, Clock]):
 
     spec: EnvSpec = eqx.field(static=True)
     stack: int = eqx.field(static=True, default=4)
-    """Observations the policy sees at once."""
+    """Number of stacked observations the policy sees."""
     gamma: float = eqx.field(static=True, default=0.99)
-    """Discount."""
+    """Discount factor."""
 
     def __check_init__(self):
         rules = [

@@ -17,20 +17,20 @@ TOLERANCE = 1e-9
 """Probabilities that should sum to 1 may be off by this; entropies nearer than this are equal."""
 
 MOST_NATS = 700
-"""No float holds the number of observations of a larger entropy."""
+"""Maximum entropy: beyond it the number of observations overflows a float."""
 MOST_STEPS = 10_000
-"""Longest turn of Control."""
+"""Maximum length of Control's turn."""
 KEYS = {"name", "states", "transition", "moves", "emission", "entropies", "copies", "start", "horizon"}
 
 
 @dataclass(frozen=True, eq=False)
 class BlockMDP:
-    """States move by `transition`, show themselves by `emission`.
+    """A block MDP: states move by `transition` and are observed through `emission`.
 
-    Checked when made; the sentence names the states.
+    Checked on construction; errors name the states.
     """
 
-    # Shapes are checked below rather than by type: a wrong one is a user's mistake and gets a sentence.
+    # Shapes are checked below rather than by type: a wrong one is a user's mistake and gets a plain error message.
     transition: Float[np.ndarray, "..."]
     """P(s' | s, a), of shape [S, A, S]."""
     emission: Float[np.ndarray, "..."]
@@ -38,13 +38,13 @@ class BlockMDP:
     start: Float[np.ndarray, "..."]
     """Distribution of the first state, of shape [S]."""
     copies: Float[np.ndarray, "..."] | None = None
-    """How many equally likely observations a column represents; 1 each if left out."""
+    """How many equally likely observations each column represents; default: 1."""
     states: tuple[str, ...] = ()
-    """Names of the states; s0, s1, ... if left out."""
+    """Names of the states; default: s0, s1, ..."""
     name: str = "world"
     """Name used in tables."""
     horizon: int | None = None
-    """Control's turn T where the world comes with one."""
+    """Length T of Control's turn, if the world sets one."""
 
     def __post_init__(self):
         if not self.states:
@@ -77,7 +77,7 @@ class BlockMDP:
 
     @cached_property
     def deterministic(self) -> bool:
-        """Every action leads to one state."""
+        """Whether every action leads to one state."""
         return bool((self.support.sum(axis=2) == 1).all())
 
     def names(self, indices) -> list[str]:
@@ -85,7 +85,7 @@ class BlockMDP:
         return [self.states[int(i)] for i in indices]
 
     def to_dict(self) -> dict[str, Any]:
-        """The world as `load` reads it."""
+        """The world in the format that `load` reads."""
         plain = {
             "name": self.name,
             "states": list(self.states),
@@ -104,7 +104,7 @@ def from_arrays(transition, emission, start: Any = 0, **named) -> BlockMDP:
         raise UserError(f"transition must have shape [S, A, S], but has {list(transition.shape)}")
     if isinstance(start, int | np.integer):
         if not 0 <= start < len(transition):
-            raise UserError(f"start is state {start}, but there are {len(transition)} states, the first being 0")
+            raise UserError(f"start is state {start}, but there are {len(transition)} states, numbered from 0")
         start = np.eye(len(transition))[start]
     if named.get("copies") is not None:
         named["copies"] = _floats("copies", named["copies"])
@@ -112,20 +112,20 @@ def from_arrays(transition, emission, start: Any = 0, **named) -> BlockMDP:
 
 
 def from_moves(moves: Mapping[str, Sequence[str]], entropies: Mapping[str, float | int], **named) -> BlockMDP:
-    """A deterministic world: for each state where its actions lead, and its emission entropy in nats.
+    """A deterministic world, from each state's successors, one per action, and its emission entropy in nats.
 
-    States with fewer actions than the richest one repeat their first.
+    States with fewer actions than others repeat their first.
     """
     states = tuple(moves)
     index = {state: i for i, state in enumerate(states)}
     for state, targets in moves.items():
         unknown = [target for target in targets if target not in index]
         if unknown or not targets:
-            reason = f"a move to {unknown[0]!r}, which is no state" if unknown else "no move at all"
+            reason = f"a move to {unknown[0]!r}, which is not a state" if unknown else "no move at all"
             raise UserError(f"state {state!r} has {reason}")
     if set(entropies) != set(states):
         odd = sorted(set(entropies) ^ set(states))
-        raise UserError(f"entropies must be given for exactly the states that have moves; see {', '.join(odd)}")
+        raise UserError(f"entropies must be given for exactly the states that have moves; check {', '.join(odd)}")
     num_actions = max(len(targets) for targets in moves.values())
     transition = np.zeros((len(states), num_actions, len(states)))
     for state, targets in moves.items():
@@ -148,8 +148,8 @@ def load(path: pathlib.Path) -> BlockMDP:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not text") from error
-    except (ValueError, RecursionError) as error:  # besides what is not JSON, numbers of thousands of digits
-        raise UserError(f"{path} is not complete JSON: {error}") from error
+    except (ValueError, RecursionError) as error:  # also raised for numbers of thousands of digits
+        raise UserError(f"{path} is not valid JSON: {error}") from error
     try:
         return from_dict(raw, name=path.stem)
     except UserError as error:
@@ -157,10 +157,7 @@ def load(path: pathlib.Path) -> BlockMDP:
 
 
 def from_dict(raw: Any, *, name: str = "world") -> BlockMDP:
-    """A world from the dictionary a JSON file holds.
-
-    Full tables, or `moves` and `entropies` by state name.
-    """
+    """A world from the dictionary in a JSON file: full tables, or `moves` and `entropies` by state name."""
     if not isinstance(raw, dict):
         raise UserError("a world is a JSON object with `transition` and `emission`, or `moves` and `entropies`")
     unknown = sorted(set(raw) - KEYS)
@@ -188,13 +185,13 @@ def _from_named_moves(raw: dict[str, Any], named: dict[str, Any]) -> BlockMDP:
     if not isinstance(moves, dict) or not all(isinstance(targets, list) for targets in moves.values()):
         raise UserError("moves must map each state's name to the list of states its actions lead to")
     if not all(isinstance(target, str) for targets in moves.values() for target in targets):
-        raise UserError("moves must lead to states by their names")
+        raise UserError("moves must name the states they lead to")
     numbers = isinstance(entropies, dict) and all(isinstance(h, float | int) for h in entropies.values())
     if not moves or not isinstance(entropies, dict) or not numbers:
         raise UserError("moves needs at least one state, and entropies that map each state's name to a number")
     start = raw.get("start", 0)
     if isinstance(start, str) and start not in moves:
-        raise UserError(f"start is {start!r}, which is no state")
+        raise UserError(f"start is {start!r}, which is not a state")
     return from_moves(moves, entropies, start=start, **named)
 
 
@@ -235,14 +232,14 @@ def _check_numbers(world: BlockMDP) -> None:
 
 
 def _bad_rows(table: np.ndarray) -> np.ndarray:
-    """Where the rows are that are no distributions, all at once: tables have thousands."""
+    """Indices of the rows that are not distributions, in one pass: tables have thousands."""
     with np.errstate(invalid="ignore"):
         sums = np.abs(table.sum(axis=-1) - 1) <= TOLERANCE
     return np.argwhere(~(np.isfinite(table).all(axis=-1) & (table >= 0).all(axis=-1) & sums))
 
 
 def _fault(row: np.ndarray) -> str:
-    """Why the row is no distribution."""
+    """Why the row is not a distribution."""
     if not np.isfinite(row).all():
         return "has an entry that is not a finite number"
     return f"has the negative entry {row.min():g}" if (row < 0).any() else f"sums to {row.sum():g}, not 1"

@@ -2,7 +2,7 @@
 
 On a box l ≤ ν ≤ u each term of F(ν) = Σ_y φ_y(ν_y), φ_y(x) = h_y x - x log x, is above its chord, so a
 linear program bounds F from below; the box is cut where chord and term differ most. Upper bounds are real
-policies, reached by following F's slope. Used for Control's answer where the world flips coins, and for the
+policies, reached by following F's slope. Used for Control's answer in stochastic worlds, and for the
 surprise minimiser everywhere.
 """
 
@@ -19,9 +19,9 @@ from advsurprise.theory.block_mdp import BlockMDP
 from advsurprise.theory.response import cost
 
 CLOSE = 1e-8
-"""Bounds this near to each other end the search."""
+"""The search ends when its bounds are this close."""
 NODES = 400
-"""Boxes to look at before giving up with the gap reached."""
+"""Maximum number of boxes to examine; then the gap reached is returned."""
 TINY = 1e-12
 """Replaces zero mass where a slope would be infinite."""
 
@@ -30,18 +30,18 @@ class Flow(NamedTuple):
     """A polytope of flows x ≥ 0 with equations x = right, and the marginal ν = final x of each."""
 
     equations: sparse.csr_array
-    """Mass is conserved."""
+    """Conservation of mass."""
     right: Float[np.ndarray, " E"]
-    """Mass that enters."""
+    """Mass that enters at each equation."""
     final: sparse.csr_array
     """From flows to the marginal."""
 
 
 class Point(NamedTuple):
-    """A policy, in whatever form, and its value."""
+    """A policy and its value."""
 
     policy: Float[np.ndarray, "..."]
-    """A flow, or a price for each final state (`greedy_turn` makes a policy of it)."""
+    """A flow, or a price for each final state (`greedy_turn` turns it into a policy)."""
     value: float
     """F at its marginal."""
 
@@ -56,7 +56,7 @@ def bracket(
 ) -> tuple[Point, float]:
     """The best policy of the search and a lower bound on F over all flows.
 
-    `improve` makes a policy from a marginal; `most` says what each state can hold at most.
+    `improve` makes a policy from a marginal; `most` bounds the mass of each state from above.
     """
     lower = np.zeros(len(entropies))
     upper = np.ones(len(entropies)) if most is None else most
@@ -83,7 +83,7 @@ def turn_answer(world: BlockMDP, horizon: int, mass: Float[np.ndarray, " S"]) ->
     """An answer of Control to the hand-over distribution `mass`, as a price, and a bound on every other."""
     flow = turn_flow(world, horizon, mass)
     most = mass @ reach_probability(world, horizon)
-    # Large programs get fewer boxes: the gap is wider, but an answer comes.
+    # Large programs get fewer boxes: the gap is wider, but the search finishes.
     variables = horizon * world.num_states * world.num_actions
     nodes = min(max(40_000 // variables, 20), NODES)
 
@@ -94,7 +94,7 @@ def turn_answer(world: BlockMDP, horizon: int, mass: Float[np.ndarray, " S"]) ->
 
 
 def reach_probability(world: BlockMDP, horizon: int) -> Float[np.ndarray, "S S"]:
-    """Entry [s, s']: the best chance of any policy to be in s' at step T from s."""
+    """Entry [s, s']: the largest probability of any policy to be in s' at step T from s."""
     chance = np.eye(world.num_states)
     for _ in range(horizon):
         chance = (world.transition @ chance).max(axis=1)
@@ -102,7 +102,7 @@ def reach_probability(world: BlockMDP, horizon: int) -> Float[np.ndarray, "S S"]
 
 
 def turn_flow(world: BlockMDP, horizon: int, mass: Float[np.ndarray, " S"]) -> Flow:
-    """The flow polytope of a T-step turn that begins in `mass`."""
+    """The flow polytope of a T-step turn that starts from `mass`."""
     states, actions = world.num_states, world.num_actions
     leave = sparse.kron(sparse.eye_array(states), np.ones((1, actions)))
     arrive = sparse.csr_array(world.transition.reshape(states * actions, states).T)
@@ -115,10 +115,7 @@ def turn_flow(world: BlockMDP, horizon: int, mass: Float[np.ndarray, " S"]) -> F
 
 
 def greedy_turn(world: BlockMDP, horizon: int, price: Float[np.ndarray, " S"]) -> Int[np.ndarray, "T S"]:
-    """Actions at each step of the turn that make the expected price of the final state least.
-
-    Backward induction.
-    """
+    """Actions at each step of the turn that minimise the expected price of the final state, by backward induction."""
     value, actions = price, []
     for _ in range(horizon):
         ahead = world.transition @ value
@@ -128,7 +125,7 @@ def greedy_turn(world: BlockMDP, horizon: int, price: Float[np.ndarray, " S"]) -
 
 
 def greedy_kernel(world: BlockMDP, horizon: int, price: Float[np.ndarray, " S"]) -> Float[np.ndarray, "S S"]:
-    """Where that policy is after T steps, from each state."""
+    """T-step transition matrix of the policy of `greedy_turn`."""
     kernel, states = np.eye(world.num_states), np.arange(world.num_states)
     for action in greedy_turn(world, horizon, price):
         kernel = kernel @ world.transition[states, action]
@@ -136,15 +133,12 @@ def greedy_kernel(world: BlockMDP, horizon: int, price: Float[np.ndarray, " S"])
 
 
 def slope(entropies: Float[np.ndarray, " S"], marginal: Float[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
-    """Gradient of F, up to a constant: h - log ν, with a finite price for what is empty."""
+    """Gradient of F, up to a constant: h - log ν, kept finite where ν is 0."""
     return entropies - np.log(np.maximum(marginal, TINY))
 
 
 def _descend(world: BlockMDP, horizon: int, mass: Float[np.ndarray, " S"], final: Float[np.ndarray, " S"]) -> Point:
-    """Follows F's slope from policy to policy until it stops falling.
-
-    Each step goes down, F being concave.
-    """
+    """Follows F's slope from policy to policy until F stops falling; each step lowers F, which is concave."""
     best = None
     while True:
         price = slope(world.entropies, final)
@@ -165,11 +159,8 @@ def _chord_bound(
     lower: Float[np.ndarray, " S"],
     upper: Float[np.ndarray, " S"],
 ) -> tuple[float, Float[np.ndarray, " S"]]:
-    """Smallest sum of chords over the flows in the box.
-
-    Below F everywhere in it. Infinite if no flow is inside.
-    """
-    # Rounding must not cut off a flow that fills the box to the brim.
+    """Smallest sum of chords over the flows in the box: a lower bound on F in it, infinite if no flow is inside."""
+    # Rounding must not cut off a flow that fills the box exactly.
     upper = np.minimum(upper * (1 + 1e-9), 1.0)
     width = np.maximum(upper - lower, TINY)
     steep = (_terms(entropies, upper) - _terms(entropies, lower)) / width

@@ -33,9 +33,9 @@ class Budget(NamedTuple):
     """A linear limit on hand-over distributions: <μ, price> ≤ limit."""
 
     price: Float[np.ndarray, " S"]
-    """What a unit of mass costs in each state."""
+    """Cost of a unit of mass in each state."""
     limit: float
-    """What may be spent."""
+    """Maximum total cost."""
 
     def allows(self, mass: Float[np.ndarray, " S"]) -> bool:
         """Whether μ is within the budget, up to rounding."""
@@ -115,9 +115,9 @@ def hand_over_scores(
     entropies: Float[np.ndarray, " S"],
     budget: Budget | None = None,
 ) -> Float[np.ndarray, " S"]:
-    """u(s) = Σ_g λ_g Σ_y M_g(y | s) (h_y - log ν̂_g(y)): no μ whatever is worth more than Σ_s μ(s) u(s).
+    """u(s) = Σ_g λ_g Σ_y M_g(y | s) (h_y - log ν̂_g(y)): no μ is worth more than Σ_s μ(s) u(s).
 
-    Because Control's best answer is at most the λ-mixture of answers, and H(ν) ≤ -Σ ν log ν̂ for every ν̂.
+    This holds since Control's best answer is at most the λ-mixture of answers, and H(ν) ≤ -Σ ν log ν̂ for every ν̂.
     Within a budget u(s) - θ (price(s) - limit) does the same for any θ ≥ 0.
     """
     scores = np.zeros(len(entropies))
@@ -138,12 +138,12 @@ def _cones(marginal: sparse.csr_array, states: int, size: int) -> sparse.csr_arr
 
 @functools.cache
 def _nothing(size: int) -> sparse.csc_matrix:
-    """The quadratic term, of which there is none."""
+    """The quadratic term: zero."""
     return sparse.csc_matrix((size, size))
 
 
 def _compressed(rows) -> sparse.csc_matrix:
-    """By hand for dense tables: on small ones scipy's own conversion takes longer than solving."""
+    """`rows` as a sparse matrix; by hand if dense: scipy's own conversion of small ones takes longer than solving."""
     if sparse.issparse(rows):
         return sparse.csc_matrix(rows)
     columns, indices = np.nonzero(rows.T)

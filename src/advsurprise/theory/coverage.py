@@ -1,7 +1,7 @@
 """Distances between states, dark rooms, the theorem's assumptions, and what it means to T-cover.
 
-"For certain" is with probability 1 whatever the world's coin flips, and "at exactly step k" is what the
-paper's definition says: being there sooner and moving on does not count. Policies may depend on time.
+"For certain" means with probability 1, and "at exactly step k" is the paper's definition: being there sooner
+and moving on does not count. Policies may depend on time.
 """
 
 from typing import NamedTuple
@@ -14,18 +14,18 @@ from scipy.sparse.csgraph import shortest_path
 from advsurprise.theory.block_mdp import TOLERANCE, BlockMDP
 
 VISITED = 1e-6
-"""Mass below this is a solver's rounding error: a state that holds no more does not count as visited."""
+"""Mass up to this is a solver's rounding error: the state does not count as visited."""
 
 
 class Verdict(NamedTuple):
-    """Whether an assumption holds, and the states that show that it does not."""
+    """Whether an assumption holds, and for which states it does not."""
 
     holds: bool
     """Whether it holds."""
     witness: tuple[str, ...] = ()
     """Names of the states for which it fails."""
     reason: str = ""
-    """The failure in a sentence."""
+    """The failure in one sentence."""
 
 
 def step_back(world: BlockMDP, arrived: Bool[np.ndarray, "S Y"]) -> Bool[np.ndarray, "S Y"]:
@@ -53,7 +53,7 @@ def semiquasimetric(world: BlockMDP) -> Float[np.ndarray, "S S"]:
 
 
 def _certain_distances(world: BlockMDP, target: int) -> Float[np.ndarray, " S"]:
-    """Distances to one target. The sets W_k need not grow, so they are followed until one comes back."""
+    """Distances to one target. The sets W_k need not grow, so they are followed until one repeats."""
     distance = np.full(world.num_states, np.inf)
     arrived = np.eye(world.num_states, dtype=bool)[:, [target]]
     seen, step = set(), 0
@@ -70,7 +70,7 @@ def symmetric(quasi: Float[np.ndarray, "S S"]) -> Float[np.ndarray, "S S"]:
 
 
 def dark_rooms(world: BlockMDP) -> Bool[np.ndarray, " S"]:
-    """The states whose emission entropy is the smallest there is."""
+    """The states with the smallest emission entropy."""
     return world.entropies <= world.entropies.min() + TOLERANCE
 
 
@@ -94,12 +94,12 @@ def assumption_b(world: BlockMDP, horizon: int) -> Verdict:
 
 
 def assumption_c(world: BlockMDP, horizon: int, quasi: Float[np.ndarray, "S S"]) -> Verdict:
-    """(c) If d~(s, s') ≤ T for a dark room s', then d(s, s') ≤ T: one can come back in time."""
+    """(c) If d~(s, s') ≤ T for a dark room s', then d(s, s') ≤ T: returning takes at most T steps."""
     return _can_return(world, horizon, quasi, dark_rooms(world))
 
 
 def returns_everywhere(world: BlockMDP, horizon: int, quasi: Float[np.ndarray, "S S"]) -> Verdict:
-    """(c*) The same for every s', dark or not. Not in the paper; the repaired theorem needs it."""
+    """(c*) As (c), for every s', dark or not. Not in the paper; the repaired theorem needs it."""
     return _can_return(world, horizon, quasi, np.ones(world.num_states, dtype=bool))
 
 
@@ -127,7 +127,7 @@ def satisfies(verdicts: dict[str, Verdict]) -> bool:
 
 
 def holds_from(world: BlockMDP, quasi: Float[np.ndarray, "S S"]) -> dict[str, int | None]:
-    """For (a), (b) and (c) the shortest turn from which each holds, up to the largest finite distance."""
+    """For (a), (b) and (c), the shortest turn from which on each holds, up to the largest finite distance."""
     arrived, first = np.eye(world.num_states, dtype=bool), dict.fromkeys("abc")
     for horizon in range(1, max(int(quasi[np.isfinite(quasi)].max()), 1) + 1):
         arrived = step_back(world, arrived)

@@ -51,7 +51,7 @@ def surprise_bound(
 ) -> Sides:
     """Lemma 1: -E_d log p_θ(o) ≥ H(d(o)), with equality when p_θ = d(o).
 
-    Infinite where the model excludes what is seen.
+    Infinite if the model excludes an observation that occurs.
 
     The expectation is over the normalised marginal (discounted weights sum to 1). The sum over an endless
     episode in the paper's main text is that expectation times 1 / (1 - γ), so it bounds the entropy too, but
@@ -60,8 +60,7 @@ def surprise_bound(
     seen = d > 0
     with np.errstate(divide="ignore"):
         log_model = np.log(model) - (0.0 if copies is None else np.log(copies))
-    # -Σ_s d(s) Σ_o p(o | s) log p_θ(o), skipping what has no mass: 0 log 0 is 0, and excluded mass is
-    # infinite.
+    # -Σ_s d(s) Σ_o p(o | s) log p_θ(o) over positive masses: 0 log 0 is 0, and excluded mass is infinite.
     pairs = d[seen, None] * emission[seen]
     left = -np.multiply(pairs, log_model, where=pairs > 0, out=np.zeros_like(pairs)).sum()
     return Sides(float(left), entropy(observation_marginal(d, emission), copies))

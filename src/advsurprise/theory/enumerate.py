@@ -1,7 +1,7 @@
 """From a pure world to a block MDP: breadth-first search over its true states, with exact emission entropies.
 
-The only file of the theory that knows jax and the worlds. A world gives a `Reader` of its states: what of a state
-decides the future, what the body sees, and which entries of that are redrawn uniformly at every step.
+The only module of the theory that imports jax and the worlds. A world gives a `Reader` of its states: which part of a
+state decides the future, what the body sees, and which entries of that are redrawn uniformly at every step.
 """
 
 import dataclasses
@@ -34,11 +34,11 @@ def enumerate_world(
     name: str | None = None,
     horizon: int | None = None,
 ) -> BlockMDP:
-    """The block MDP of the episode that `seed` begins. The clock does not run: episodes have no end here.
+    """The block MDP of the episode that `seed` starts. The clock is ignored: episodes do not end here.
 
-    The body's view may look the same from two true states, and then the world is no block MDP. With
-    `labelled` the observation is the view together with the true state, which makes it one and leaves every
-    emission entropy as it is; without, such a world is refused and two of the states are named.
+    Two true states may share a view, and then the world is not a block MDP. With `labelled` the observation is
+    the view together with the true state, which makes it one and leaves every emission entropy as it is; without,
+    such a world is refused with an error that names two such states.
     """
     reader = reader or env.reader
     graph = _search(env, reader, seed, most)
@@ -50,7 +50,7 @@ def enumerate_world(
         first, second = (states[i] for i in pairs[0])
         raise UserError(
             f"{len(pairs)} pairs of states can look the same, for example {first!r} and {second!r}: "
-            "the view alone makes no block MDP; label it with the true state"
+            "the view alone is not a block MDP; label it with the true state"
         )
     lights = (graph.seen == RANDOM).sum(axis=1)
     actions = graph.following.shape[1]
@@ -68,7 +68,7 @@ def enumerate_world(
 
 
 def aliases(seen: Int[np.ndarray, "S m"]) -> Int[np.ndarray, "pairs 2"]:
-    """Pairs of states with an observation in common: every entry is equal, or random in one of the two."""
+    """Pairs of states that share an observation: every entry is equal, or random in one of the two."""
     random = seen == RANDOM
     pairs = []
     for state in range(len(seen) - 1):
@@ -79,10 +79,7 @@ def aliases(seen: Int[np.ndarray, "S m"]) -> Int[np.ndarray, "pairs 2"]:
 
 
 def small_rooms() -> list[BlockMDP]:
-    """Room worlds small enough to enumerate in a second.
-
-    With a short turn, and with one that meets the assumptions.
-    """
+    """Room worlds that enumerate in a second, with a short turn and with one that meets the assumptions."""
     small = {"min_side": 4, "max_side": 4, "grid": 8, "view": 3}
     door = enumerate_world(envs.make("rooms/door", **small), name="rooms/door, short", horizon=6)
     switch = envs.make("rooms/switch", **small)
@@ -98,7 +95,7 @@ class _Graph(NamedTuple):
 
 
 def _search(env: AbstractEnv, reader: Reader, seed: int, most: int) -> _Graph:
-    """Breadth-first from the first state. Each true state keeps the one full state it was first met as."""
+    """Breadth-first search from the first state; keeps the first full state found for each true state."""
     start_key, first_key, second_key = jax.random.split(jax.random.key(seed), 3)
     move = jax.jit(_all_moves(env, reader), compiler_options=QUICK)
     start, first = jax.jit(_begin(env, reader), compiler_options=QUICK)(start_key)
@@ -111,7 +108,7 @@ def _search(env: AbstractEnv, reader: Reader, seed: int, most: int) -> _Graph:
         moved, read = move(_pad(chunk, width), first_key)
         other = move(_pad(chunk, width), second_key)[1]
         if not np.array_equal(read.identity, other.identity):
-            raise UserError("the true state moves at random, so its transitions cannot be read off one draw")
+            raise UserError("the true state moves at random, so one draw does not show its transitions")
         identity = np.asarray(read.identity)[: _size(chunk)]
         rows, fresh = _place(identity, index)
         following.append(rows)
@@ -127,7 +124,7 @@ def _search(env: AbstractEnv, reader: Reader, seed: int, most: int) -> _Graph:
 
 
 def _begin(env: AbstractEnv, reader: Reader):
-    """The first state of an episode and how it reads."""
+    """A function of a key: the first state of an episode, and its reading."""
 
     def begin(key):
         state = env.initial(key=key)
@@ -137,7 +134,7 @@ def _begin(env: AbstractEnv, reader: Reader):
 
 
 def _all_moves(env: AbstractEnv, reader: Reader):
-    """All actions from all states of a batch: the states they lead to and how those read."""
+    """A function of a batch of states: the states that all actions lead to, and their readings."""
 
     def move(states, key):
         actions = jnp.arange(env.spec.num_actions, dtype=jnp.int32)
@@ -152,10 +149,7 @@ def _all_moves(env: AbstractEnv, reader: Reader):
 
 
 def _place(identity: Int[np.ndarray, "n A k"], index: dict[bytes, int]):
-    """Numbers of the states moved to.
-
-    Those met for the first time get the next number, and their place is recorded.
-    """
+    """Indices of the states moved to, and where in `identity` the new ones are, which get the next indices."""
     rows, fresh = np.zeros(identity.shape[:2], dtype=np.int64), []
     for place in np.ndindex(*rows.shape):
         mark = identity[place].tobytes()
@@ -167,7 +161,7 @@ def _place(identity: Int[np.ndarray, "n A k"], index: dict[bytes, int]):
 
 
 def _unique_names(names: list[str]) -> tuple[str, ...]:
-    """The names, numbered where one occurs twice."""
+    """The names, repeated ones numbered."""
     seen: dict[str, int] = {}
     unique = []
     for each in names:
@@ -195,5 +189,5 @@ def _tail(states: Any, width: int) -> Any:
 
 
 def _pad(states: Any, width: int) -> Any:
-    """The batch filled up with copies of its last state, so that one compiled function serves every batch."""
+    """The batch padded with copies of its last state, so that one compiled function serves every batch."""
     return jax.tree.map(lambda leaf: np.concatenate([leaf, np.repeat(leaf[-1:], width - len(leaf), axis=0)]), states)

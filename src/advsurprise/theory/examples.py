@@ -28,7 +28,7 @@ def hand_overs_within_reach() -> dict[str, float]:
 def corridor() -> dict[str, float]:
     """The maximiser's time in the dark in a corridor of dark and noisy rooms without waiting.
 
-    As it is, and as the closed form e^{h_i} / Σ_j e^{h_j} has it.
+    Exact, and by the closed form e^{h_i} / Σ_j e^{h_j}.
     """
     names = [str(i) for i in range(7)]
     moves = {name: [*names[max(i - 1, 0) : i], *names[i + 1 : i + 2]] for i, name in enumerate(names)}

@@ -16,7 +16,7 @@ OBJECTIVES = {
 }
 COLOURS = {"maximiser": "#c0392b", "minimiser": "#2c3e50", "random": "#95a5a6", "game": "#2980b9"}
 MOST_BARS = 12
-"""States to name in a panel; of larger worlds the marginals are summed by emission entropy."""
+"""Maximum number of states named in a panel; larger worlds are summed by emission entropy."""
 
 
 def occupancies(rows: list[dict[str, Any]], path: pathlib.Path) -> None:

@@ -3,7 +3,7 @@
 With M_g the T-step kernel of Control's policy g and ν = μ M_g, Lemma 2 makes the payoff F(ν) = <ν, h> + H(ν).
 For each policy F is concave in μ, so V(μ) = min_g F(μ M_g) is concave and Explore's problem is convex, with
 one constraint for each policy. They are added one at a time: solve against the policies so far (an upper
-bound), let Control answer (a lower bound), add its answer. Both bounds are recomputed here in plain
+bound), compute Control's answer (a lower bound), add it. Both bounds are recomputed here in plain
 arithmetic, so the gap is a certificate.
 """
 
@@ -22,11 +22,11 @@ from advsurprise.theory.occupancy import step_marginals
 from advsurprise.theory.response import MOST_TARGETS, as_price, best_answer, subsets, undominated
 
 GAP = 1e-6
-"""Bounds this near to each other end the search."""
+"""The search ends when its bounds are this close."""
 ROUNDS = 200
-"""Policies of Control to add at most; where its answers are not exact a tenth of it."""
+"""Maximum number of Control's policies to add; a tenth of it if its answers are not exact."""
 FEW = 10
-"""Hitting sets of so few candidates are enumerated instead of solved for."""
+"""Up to this many candidates, hitting sets are enumerated instead of solved for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +34,11 @@ class Solution:
     """A hand-over distribution, Control's answer to it, and how far from optimal they can be."""
 
     hand_over: Float[np.ndarray, " S"]
-    """μ, what Explore leaves behind."""
+    """μ, Explore's hand-over distribution."""
     price: Float[np.ndarray, " S"]
-    """Control's answer: in its turn it makes the expected price of the final state as small as it can."""
+    """Control's answer: it minimises the expected price of its final state."""
     kernel: Float[np.ndarray, "S S"]
-    """M, where that leads T steps after each hand-over state."""
+    """M, the T-step kernel of that answer."""
     value: float
     """A lower bound of V(μ); F(μ M) itself when Control's answer is exact."""
     gap: float
@@ -48,7 +48,7 @@ class Solution:
     exact: bool
     """Whether Control's answer is a proven best one rather than bracketed."""
     kernels: tuple[Float[np.ndarray, "S S"], ...] = ()
-    """The answers of Control that were considered on the way."""
+    """All answers of Control considered in the search."""
 
     @property
     def final(self) -> Float[np.ndarray, " S"]:
@@ -61,7 +61,7 @@ class Reply:
     """Control's answer to one hand-over distribution."""
 
     price: Float[np.ndarray, " S"]
-    """The price of each final state by which it acts."""
+    """Its price of each final state."""
     kernel: Float[np.ndarray, "S S"]
     """Its T-step kernel."""
     lower: float
@@ -81,7 +81,7 @@ def solve(
 ) -> Solution:
     """Explore's best hand-over distribution, on the allowed states if given, and Control's best answer.
 
-    `known` kernels of Control are taken into account from the beginning, and the search ends early once no
+    `known` kernels of Control are included from the start, and the search ends early once no
     hand-over can be worth `enough`.
     """
     allowed = np.ones(world.num_states, dtype=bool) if allowed is None else allowed
@@ -125,10 +125,7 @@ def answer(
 
 
 def turn_marginals(world: BlockMDP, horizon: int, solution: Solution) -> Float[np.ndarray, "T_plus_1 S"]:
-    """The chain the game induces over a turn.
-
-    The state marginal at each step, from the hand-over to the end.
-    """
+    """The chain the game induces: its state marginal at each step of a turn, from the hand-over to the end."""
     actions = greedy_turn(world, horizon, solution.price)
     return step_marginals(world, np.eye(world.num_actions)[actions], solution.hand_over)
 
@@ -144,7 +141,7 @@ def commitment(world: BlockMDP, horizon: int, options: Bool[np.ndarray, "S S"] |
     """
     options = certain_after(world, horizon) if options is None else options
     chosen, bound = _lightest_hitting_set(world.entropies, options)
-    # Whatever it may not choose is dearer than all that it may.
+    # Every state outside the set costs more than any inside.
     price = world.num_states + as_price(np.argsort(world.entropies, kind="stable"))
     price[chosen] -= world.num_states
     kernel = greedy_kernel(world, horizon, price)

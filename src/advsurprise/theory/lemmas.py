@@ -1,4 +1,4 @@
-"""The two lemmas on random block MDPs: by how much they are violated at most."""
+"""The largest violations of the two lemmas on random block MDPs."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from advsurprise.theory.zoo import random_block_mdp
 
 
 def lemma_errors(*, seed: int, worlds: int) -> dict[str, Any]:
-    """Draws block MDPs of 1 to 6 states, a policy, a discount and a model each; the largest errors in nats.
+    """Draws block MDPs of 1 to 6 states, each with a policy, a discount and a model; the largest errors in nats.
 
     `lemma_1` is max(0, H(d(o)) + E log p_θ(o)), `lemma_1_at_the_fit` is |-E log d(o) - H(d(o))| and `lemma_2`
     is |H(d(o)) - E h - H(d(s))|.

@@ -1,4 +1,4 @@
-"""Exact state marginals of a policy: discounted, after so many steps, and in the long run."""
+"""Exact state marginals of a policy: discounted, after each step, and in the long run."""
 
 import numpy as np
 from jaxtyping import Float
@@ -37,17 +37,14 @@ def step_marginals(
 
 
 def stationary_marginal(world: BlockMDP, policy: Float[np.ndarray, "S A"]) -> Float[np.ndarray, " S"]:
-    """d(s) = lim_N 1/N Σ_{t<N} p(s_t = s).
-
-    Exists for every finite chain, periodic and reducible ones included.
-    """
+    """d(s) = lim_N 1/N Σ_{t<N} p(s_t = s), which exists for every finite chain, even periodic or reducible."""
     return world.start @ long_run(chain(world, policy))
 
 
 def long_run(matrix: Float[np.ndarray, "S S"]) -> Float[np.ndarray, "S S"]:
     """P* = lim 1/N Σ_{t<N} P^t.
 
-    From each state, the chance to end in each closed class times its stationary law.
+    From each state, the probability to end in each closed class times its stationary law.
     """
     size = len(matrix)
     count, label = connected_components(matrix > 0, directed=True, connection="strong")
@@ -67,7 +64,7 @@ def long_run(matrix: Float[np.ndarray, "S S"]) -> Float[np.ndarray, "S S"]:
 
 
 def _class_law(block: Float[np.ndarray, "C C"]) -> Float[np.ndarray, " C"]:
-    """The law with law P = law of an irreducible chain; unique, so least squares is exact."""
+    """The stationary law of an irreducible chain, law P = law; unique, so least squares is exact."""
     size = len(block)
     equations = np.vstack([block.T - np.eye(size), np.ones(size)])
     right = np.append(np.zeros(size), 1.0)

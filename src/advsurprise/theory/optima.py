@@ -1,4 +1,4 @@
-"""What the plain objectives do: occupancies of largest and smallest observation entropy a policy can have.
+"""Optima of the plain objectives: the occupancies of largest and smallest observation entropy.
 
 The occupancies of all policies form a polytope. With discount γ < 1 its flows x(s, a) obey
 
@@ -37,7 +37,7 @@ class Optimum(NamedTuple):
 
 
 def closed_form(world: BlockMDP) -> Float[np.ndarray, " S"]:
-    """The paper's maximiser when any distribution over states may be had: d(i) = e^{h_i} / Σ_j e^{h_j}."""
+    """The paper's maximiser if every distribution over states is feasible: d(i) = e^{h_i} / Σ_j e^{h_j}."""
     weight = np.exp(world.entropies - world.entropies.max())
     return weight / weight.sum()
 
@@ -73,10 +73,7 @@ def maximiser(world: BlockMDP, *, gamma: float = 1.0) -> Optimum:
 
 
 def minimiser(world: BlockMDP, *, gamma: float = 1.0) -> Optimum:
-    """min over policies of H(d(o)).
-
-    Concave, so smallest at a corner, a deterministic policy; bracketed by `branch`.
-    """
+    """min over policies of H(d(o)): concave, so smallest at a corner, a deterministic policy; bracketed by `branch`."""
     flow = occupancy_flow(world, gamma=gamma)
 
     def improve(marginal: Float[np.ndarray, " S"]) -> Point:
@@ -88,7 +85,7 @@ def minimiser(world: BlockMDP, *, gamma: float = 1.0) -> Optimum:
 
 
 def _descend(flow: Flow, entropies: Float[np.ndarray, " S"], marginal: Float[np.ndarray, " S"]) -> Point:
-    """Corner to corner down the slope of F."""
+    """Follows F's slope from corner to corner until F stops falling."""
     best = None
     while True:
         program = linprog(slope(entropies, marginal) @ flow.final, A_eq=flow.equations, b_eq=flow.right)

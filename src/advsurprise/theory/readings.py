@@ -34,12 +34,12 @@ READINGS = {
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A deterministic world with all that the readings need."""
+    """A deterministic world with everything the readings need."""
 
     world: BlockMDP
     """The world."""
     horizon: int
-    """Control's turn."""
+    """Length T of Control's turn."""
     verdicts: dict[str, Verdict]
     """Which assumptions hold."""
     distance: Float[np.ndarray, "S S"]
@@ -55,13 +55,13 @@ class Case:
 
     @property
     def every(self) -> str:
-        """`yes`, `no` or `open`: does every solution cover?"""
+        """Whether every solution covers: `yes`, `no` or `open`."""
         seen = {each.verdict for each in self.always}
         return "no" if "not always" in seen else "open" if "open" in seen else "yes"
 
 
 def examine(world: BlockMDP, horizon: int, verdicts: dict[str, Verdict], quasi: Float[np.ndarray, "S S"]) -> Case:
-    """Solves the game of a deterministic world and asks of each state whether all solutions cover it."""
+    """Solves the game of a deterministic world and checks for each state whether all solutions cover it."""
     distance, solution = symmetric(quasi), solve(world, horizon)
     return Case(world, horizon, verdicts, distance, solution, every_solution(world, horizon, solution, distance))
 
@@ -84,7 +84,7 @@ def fails(case: Case) -> dict[str, bool]:
 
 
 def random_worlds(*, seed: int, satisfying: int) -> dict[str, Any]:
-    """Draws worlds until so many satisfy (a), (b) and (c); counts where the claim of each reading fails."""
+    """Draws worlds until `satisfying` of them satisfy (a), (b) and (c); counts where each reading's claim fails."""
     rng = np.random.default_rng(seed)
     tried, satisfied, undecided, gap, smallest = 0, 0, 0, 0.0, None
     checked, failed = dict.fromkeys(READINGS, 0), dict.fromkeys(READINGS, 0)

@@ -1,4 +1,4 @@
-"""What `advsurprise theory` prints: for every world which assumption holds and what each objective does."""
+"""What `advsurprise theory` prints: for every world, which assumptions hold and what each objective does."""
 
 import pathlib
 from concurrent.futures import ThreadPoolExecutor
@@ -83,7 +83,7 @@ def run(path: pathlib.Path | None, *, horizon: int | None, random: int, seed: in
     # Imported here and not in the thread: scipy looks up jax's types and fails if jax is half imported.
     from advsurprise.theory.enumerate import small_rooms
 
-    # Compiling the room worlds takes seconds and a core of its own, so the others are studied meanwhile.
+    # Compiling the room worlds takes seconds of one core, so the others are studied meanwhile.
     with ThreadPoolExecutor(1) as pool:
         rooms = pool.submit(small_rooms)
         counts = _random(seed, random) | {"examples": examples()}
@@ -107,7 +107,7 @@ def text(result: dict[str, Any]) -> str:
 
 
 def draw(result: dict[str, Any], path: pathlib.Path) -> dict[str, Any]:
-    """Draws the occupancies of every world into a file, and says where."""
+    """Draws the occupancies of every world into a file, and adds its path to the result."""
     from advsurprise.theory.figure import occupancies
 
     try:
@@ -181,10 +181,10 @@ def _notes(rows: list[dict[str, Any]]) -> list[str]:
             f"{row['name']}: ({name}) fails: {row['witnesses'][name]}" for name in "abc" if name in row["witnesses"]
         ]
         if not row["covers"]:
-            notes.append(f"{row['name']}: the game leaves uncovered {_some(row['uncovered'])}")
+            notes.append(f"{row['name']}: the game does not cover {_some(row['uncovered'])}")
         missed = [name for name in row["game"].get("missed_by_some_solution", []) if name not in row["uncovered"]]
         if missed:
-            notes.append(f"{row['name']}: another solution of the game leaves uncovered {_some(missed)}")
+            notes.append(f"{row['name']}: another solution of the game does not cover {_some(missed)}")
     return notes
 
 

@@ -53,16 +53,16 @@ def best_answer(
 
 
 def as_price(order: Int[np.ndarray, " Y"]) -> Float[np.ndarray, " Y"]:
-    """The order as a price for each final state: its place."""
+    """The order as a price for each final state: its rank."""
     price = np.empty(len(order))
     price[order] = np.arange(len(order))
     return price
 
 
 def undominated(reach: Bool[np.ndarray, "M S"], entropies: Float[np.ndarray, " S"]) -> Int[np.ndarray, " Y"]:
-    """Final states to consider: y can go if some y' takes all that y takes and is no noisier.
+    """Final states to consider: y is dropped if some y' takes all that y takes and is no noisier.
 
-    Merging the mass of y into y' then lowers both terms of F. Of two equal ones the first stays.
+    Merging the mass of y into y' then lowers both terms of F. Of two equal ones the first is kept.
     """
     used = np.flatnonzero(reach.any(axis=0))
     columns = reach[:, used].astype(np.float64)
@@ -76,7 +76,7 @@ def undominated(reach: Bool[np.ndarray, "M S"], entropies: Float[np.ndarray, " S
 
 @functools.cache
 def subsets(count: int) -> Float[np.ndarray, "sets Y"]:
-    """All sets of `count` things, a row of zeros and ones each; row i is i in binary."""
+    """All subsets of `count` items, each a row of zeros and ones; row i is i in binary."""
     return ((np.arange(1 << count)[:, None] >> np.arange(count)) & 1).astype(np.float64)
 
 
@@ -87,8 +87,7 @@ def _search(
     sets, member = np.arange(1 << count), subsets(count) > 0
     free = subsets(count) @ reach.T.astype(np.float64) == 0
     takes = (free * mass) @ reach.astype(np.float64)
-    # The masses are sums of the same few numbers, so a zero is exact up to rounding: no clipping of small
-    # ones needed.
+    # The masses are sums of the same few numbers, so zeros are exact up to rounding: no clipping needed.
     step = entropies * takes - xlogy(takes, np.maximum(takes, 1e-300))
     value = np.where(free.any(axis=1), np.inf, 0.0)
     choice = np.zeros(len(sets), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""All solutions of the game, not only the one a solver stops at: is a state covered in every one of them?
+"""All solutions of the game, not only the one a solver returns: is a state covered in every one of them?
 
 The game often has many: Explore may be indifferent between hand-over distributions, and Control between
 answers. The theorem speaks of "the" chain induced by the game, so it needs every solution to cover.
@@ -17,14 +17,14 @@ from advsurprise.theory.game import Solution, solve
 from advsurprise.theory.response import as_price, best_answer
 
 EQUAL = 1e-5
-"""Values nearer than this count as equal; the solver's own gap is a tenth of it at most."""
+"""Values closer than this count as equal; the solver's own gap is at most a tenth of it."""
 
 
 class StateVerdict(NamedTuple):
     """Whether a state is covered in every solution of the game."""
 
     state: int
-    """Which state."""
+    """Index of the state."""
     verdict: Literal["always", "not always", "open"]
     """`always` and `not always` are certain (up to EQUAL); `open` means that neither was shown."""
     witness: Solution | None
@@ -57,8 +57,7 @@ def _one_state(
         witness = _missing(world, horizon, solution, mass, options, elsewhere)
         if witness is not None:
             return StateVerdict(state, "not always", witness)
-    # Ending elsewhere costs Control at least the quietest state it can reach there, so such a hand-over is
-    # dear as well.
+    # Ending elsewhere costs Control at least the quietest state it can reach there, which limits such hand-overs.
     quietest = np.where(elsewhere, world.entropies, np.inf).min(axis=1)
     budget = Budget(np.where(escapes, quietest, 0.0), solution.value + EQUAL)
     if budget.price[escapes].min() > budget.limit:
@@ -72,7 +71,7 @@ def _one_state(
 
 
 def _candidates(world: BlockMDP, solution: Solution, options: Bool[np.ndarray, "S S"], escapes: Bool[np.ndarray, " S"]):
-    """Hand-over distributions that are optimal at a glance: the solver's, and single states."""
+    """Hand-over distributions that are easily seen to be optimal: the solver's, and single states."""
     if not solution.hand_over[~escapes].any():
         yield solution.hand_over
     for start in np.flatnonzero(escapes):
@@ -94,8 +93,7 @@ def _missing(
         return None
     if free.value < solution.value - EQUAL or bound.value > free.value + EQUAL:
         return None
-    # Whatever is near is dearer than all that is not; from states that were not handed over Control may go
-    # there.
+    # Near states cost more than all others; Control may still end there from states that were not handed over.
     near = np.any(options & ~elsewhere, axis=0)
     price = as_price(bound.order) + len(near) * near
     kernel = greedy_kernel(world, horizon, price)

@@ -1,4 +1,4 @@
-"""Small worlds with a point each, explained in docs/theory.md, and the seeded source of random ones."""
+"""Small worlds that each show one point (docs/theory.md), and random ones from a seed."""
 
 import math
 
@@ -63,7 +63,7 @@ def row_of_dark_rooms() -> BlockMDP:
 
 
 def dim_hall() -> BlockMDP:
-    """Two dark rooms and a hall that is only a little noisier, where Control rather meets itself."""
+    """Two dark rooms and a hall that is only a little noisier, where Control prefers to end."""
     moves = {
         "den": ["den", "hall"],
         "hall": ["hall", "den", "stairs"],
@@ -76,8 +76,8 @@ def dim_hall() -> BlockMDP:
 def three_halls() -> BlockMDP:
     """Every assumption of Appendix A holds and no solution of the game covers, at the end of the turn or before.
 
-    Each pair of dark rooms shares a dim hall from which only one of them is near. Control merges one pair,
-    whichever; and the closet, from which all halls are near, is of no use to Explore.
+    Each pair of dark rooms shares a dim hall from which only one of them is near. Control merges any one
+    pair; and the closet, from which all halls are near, is of no use to Explore.
     """
     return _with_halls(_three_halls(), name="three halls")
 
@@ -128,10 +128,7 @@ def leap() -> BlockMDP:
 
 
 def slippery() -> BlockMDP:
-    """A world with coin flips that breaks (a) and (c).
-
-    The noisy rooms can be left for certain, but not entered.
-    """
+    """A world with coin flips that breaks (a) and (c): noisy rooms can be left for certain, but not entered."""
     names = ("dark 1", "noisy 1", "noisy 2", "dark 2")
     transition = np.zeros((4, 2, 4))
     transition[range(4), 0, [0, 0, 3, 3]] = 1.0
@@ -142,7 +139,7 @@ def slippery() -> BlockMDP:
 
 
 def zoo() -> list[BlockMDP]:
-    """Every world made by hand."""
+    """All hand-made worlds."""
     made = [noisy_tv, dark_room, chain_of_rooms, far_noise, no_waiting, one_way_ring]
     made += [row_of_dark_rooms, dim_hall, three_halls, twinned_halls, leap, slippery]
     return [make() for make in made]
@@ -151,8 +148,7 @@ def zoo() -> list[BlockMDP]:
 def random_world(rng: np.random.Generator) -> BlockMDP:
     """A deterministic world of 3 to 6 states and a turn of 1 to 3 steps.
 
-    A third have moves drawn at random, a third are graphs that can be walked both ways, a third those with
-    waiting.
+    A third have random moves, a third are undirected graphs, a third are undirected graphs with waiting.
     """
     states, horizon, kind = int(rng.integers(3, 7)), int(rng.integers(1, 4)), int(rng.integers(3))
     if kind == 0:

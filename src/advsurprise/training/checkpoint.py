@@ -1,10 +1,10 @@
-"""Trees of arrays to and from disk: tensors in safetensors by tree path, a JSON record beside. Nothing is executed.
+"""Saves and loads trees of arrays: tensors in safetensors, named by tree path, and a JSON record. Loading runs no code.
 
     step_000000123.json                          the record: schema, checksums, leaves, versions, your own `meta`
     step_000000123.0f3a9c5e12d47b68.safetensors  the tensors, named after their own checksum
 
-The record names its tensors and is written last, so a checkpoint exists from the moment its record does: one
-`os.replace`, also where the same step is saved again. Equal tensors have equal file names and equal bytes.
+The record names its tensor file and is written last, by one `os.replace`: a checkpoint exists once its record does,
+also when the same step is saved again. Equal tensors have equal file names and equal bytes.
 """
 
 import contextlib
@@ -51,10 +51,10 @@ _RECORD_NAME = re.compile(r"step_\d{9,}\.json")
 
 
 def save(folder: pathlib.Path, step: int, tree: Any, meta: dict[str, Any], *, keep: int = 2) -> pathlib.Path:
-    """Writes the tree and returns the path of its record; the `keep` newest good checkpoints up to `step` stay.
+    """Writes the tree and returns the path of its record; keeps the `keep` newest good checkpoints up to `step`.
 
-    Every leaf must be a jax or numpy array; `meta` must be JSON. Whatever happens on the way (a kill, a full disk),
-    earlier checkpoints stay as they were until this one is complete on disk and has been read back.
+    Every leaf must be a jax or numpy array; `meta` must be JSON. Earlier checkpoints are untouched until this
+    one is complete on disk and has been read back, so a kill or a full disk loses nothing.
     """
     leaves = flatten(tree, (jax.Array, np.ndarray))
     data = safetensors.numpy.save({path: raw_bits(leaf) for path, leaf in leaves.items()})
@@ -99,7 +99,7 @@ def load(path: pathlib.Path, like: Tree) -> Tree:
 
 
 def newest_good(folder: pathlib.Path) -> tuple[pathlib.Path | None, list[str]]:
-    """Record of the newest checkpoint that is whole, and a sentence for each newer one that is not."""
+    """Record of the newest intact checkpoint, and a sentence for each newer one that is damaged."""
     sentences = []
     for path in _records(folder):
         try:
@@ -112,8 +112,8 @@ def newest_good(folder: pathlib.Path) -> tuple[pathlib.Path | None, list[str]]:
 
 
 def newest_saved(folder: pathlib.Path) -> tuple[str, int] | None:
-    """Name and time of the newest record, whole or not: while they are the same, nothing has been saved."""
-    with contextlib.suppress(FileNotFoundError):  # the process that trains may have removed it by now
+    """Name and modification time of the newest record, intact or not; they change with every checkpoint."""
+    with contextlib.suppress(FileNotFoundError):  # the training process may have removed it
         for path in _records(folder):
             return path.name, path.stat().st_mtime_ns
     return None
@@ -134,7 +134,7 @@ def read_record(path: pathlib.Path) -> dict[str, Any]:
 
 
 def verify(path: pathlib.Path) -> None:
-    """Raises `CheckpointError` unless record and tensors are both there and match their checksums."""
+    """Raises `CheckpointError` unless record and tensors both exist and match their checksums."""
     record = read_record(path)
     tensors = _tensor_file(path, record)
     with _opened(tensors) as file:
@@ -152,7 +152,7 @@ def _record_digest(record: dict[str, Any]) -> str:
 
 def _sealed(record: dict[str, Any]) -> bytes:
     """The record as JSON with its own checksum, so that a damaged setting in `meta` is noticed too."""
-    # Once through JSON first: the checksum is of what a reader will see (tuples are lists, keys are strings).
+    # Through JSON once: the checksum is of what a reader will see (tuples are lists, keys are strings).
     plain = json.loads(json.dumps(record, allow_nan=False))
     return json.dumps(plain | {"record_sha256": _record_digest(plain)}, indent=1).encode()
 
@@ -165,28 +165,28 @@ def _parse_json(path: pathlib.Path) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is damaged or not an {KIND}: it is not whole JSON") from error
+        raise CheckpointError(f"{path} is damaged or not an {KIND}: it is not valid JSON") from error
 
 
 def _typed(path: pathlib.Path, record: dict[str, Any]) -> dict[str, Any]:
-    """The record with its leaves as `Leaf`s; a forged one, whose checksum matches, may still lack anything."""
+    """The record with its leaves as `Leaf`s; a forged record can lack fields although its checksum matches."""
     try:
         leaves = {
             name: Leaf(tuple(leaf["shape"]), leaf["dtype"], leaf["key_impl"]) for name, leaf in record["leaves"].items()
         }
         tensors = record["tensors"]
-        whole = (
+        complete = (
             type(record["step"]) is int
             and type(tensors["bytes"]) is int
             and type(tensors["sha256"]) is str
-            # A plain name: a record must not lead out of its own folder.
+            # A plain file name: a record must not point outside its folder.
             and re.fullmatch(r"\w+\.\w+\.safetensors", tensors["file"]) is not None
             and isinstance(record["meta"], dict)
             and isinstance(record["versions"], dict)
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{path} is not an {KIND}: its record is not complete") from error
-    if not whole:
+    if not complete:
         raise CheckpointError(f"{path} is not an {KIND}: its record is not complete")
     return record | {"leaves": leaves}
 
@@ -195,7 +195,7 @@ def _typed(path: pathlib.Path, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tensor_file(path: pathlib.Path, record: dict[str, Any]) -> pathlib.Path:
-    """The file of the tensors, after a look at its size alone."""
+    """The tensor file, after a check of its size only."""
     tensors, size = path.with_name(record["tensors"]["file"]), record["tensors"]["bytes"]
     with _opened(tensors) as file:
         have = os.fstat(file.fileno()).st_size
@@ -205,11 +205,11 @@ def _tensor_file(path: pathlib.Path, record: dict[str, Any]) -> pathlib.Path:
 
 
 def _read_tensors(path: pathlib.Path, record: dict[str, Any], *, payload: int) -> bytes:
-    """The whole file, checked. `payload` bounds what is read: the tensors wanted, and a header."""
+    """Content of the tensor file, checked. `payload`, the bytes of the wanted tensors, bounds what is read."""
     tensors, size = _tensor_file(path, record), record["tensors"]["bytes"]
     if not payload + 8 <= size <= payload + 8 + MAX_HEADER_BYTES:
         raise CheckpointError(
-            f"{tensors} is damaged: it has {size} bytes, which its {payload} bytes of tensors do not fit"
+            f"{tensors} is damaged: it has {size} bytes, which do not fit its {payload} bytes of tensors"
         )
     with _opened(tensors) as file:
         data = file.read(size)
@@ -231,7 +231,7 @@ def _opened(path: pathlib.Path):
 
 
 def _records(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Records in a folder, whole or not, newest step first."""
+    """Records in a folder, intact or not, newest step first."""
     paths = folder.iterdir() if folder.is_dir() else ()
     return sorted((path for path in paths if _RECORD_NAME.fullmatch(path.name)), key=_step, reverse=True)
 
@@ -241,7 +241,7 @@ def _step(record: pathlib.Path) -> int:
 
 
 def _prune(newest: pathlib.Path, keep: int) -> None:
-    """Removes what `newest` makes superfluous. Checkpoints of later steps are left to whoever wrote them."""
+    """Removes checkpoints that `newest` supersedes. Those of later steps stay."""
     good = 1
     for path in [path for path in _records(newest.parent) if _step(path) < _step(newest)]:
         if good >= keep:
@@ -260,7 +260,7 @@ def _is_good(path: pathlib.Path) -> bool:
 
 
 def _sweep(newest: pathlib.Path) -> None:
-    """Removes tensors that no record names any more, and what killed writers left behind."""
+    """Removes tensor files without a record, and temporary files of killed writers."""
     mine = read_record(newest)["tensors"]["file"]
     for path in newest.parent.glob("step_*.safetensors"):
         record = path.with_name(path.name.split(".")[0] + ".json")

@@ -1,4 +1,4 @@
-"""The one writer of files: each is replaced whole or not at all, also across a power cut."""
+"""Atomic writes: a file is replaced completely or not at all, even across a power cut. All files go through here."""
 
 import contextlib
 import io
@@ -21,7 +21,7 @@ class WriteError(UserError):
 
 
 def make_folder(folder: pathlib.Path) -> None:
-    """Makes a folder and those above it, where they do not exist."""
+    """Creates a folder and its parents if they do not exist."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -34,7 +34,7 @@ def write(path: pathlib.Path, content: bytes | str) -> None:
 
 
 def write_all(contents: Mapping[pathlib.Path, bytes | str]) -> None:
-    """Replaces the files of one result, in this order; none is replaced before all are on disk under another name."""
+    """Replaces several files, in this order, once all are on disk under temporary names."""
     ready: dict[pathlib.Path, pathlib.Path] = {}
     path = next(iter(contents), pathlib.Path())
     try:
@@ -43,7 +43,7 @@ def write_all(contents: Mapping[pathlib.Path, bytes | str]) -> None:
             _write_through(ready[path], content.encode() if isinstance(content, str) else content)
         for path, temporary in ready.items():
             os.replace(temporary, path)
-        # A new name is an entry of its folder, which has to reach the disk as well.
+        # The entries of the new names in their folders have to reach the disk as well.
         for folder in {path.parent for path in contents}:
             _sync_folder(folder)
     except OSError as error:
@@ -55,19 +55,19 @@ def write_all(contents: Mapping[pathlib.Path, bytes | str]) -> None:
 
 
 def write_figure(path: pathlib.Path, figure: Any, **options: Any) -> None:
-    """Replaces the picture of a matplotlib figure, in the format that its name ends in."""
+    """Writes a matplotlib figure in the format of the path's extension."""
     image = io.BytesIO()
     figure.savefig(image, format=path.suffix.removeprefix(".") or "png", **options)
     write(path, image.getvalue())
 
 
 def is_temporary(path: pathlib.Path) -> bool:
-    """Whether a file is what a killed writer left behind."""
+    """Whether a file is the temporary file of a killed writer."""
     return path.name.startswith(".") and path.suffix == ".tmp"
 
 
 def sweep(folder: pathlib.Path) -> None:
-    """Removes what killed writers left in a folder that nobody else writes to."""
+    """Removes temporary files of killed writers from a folder that nobody else writes to."""
     for path in filter(is_temporary, folder.iterdir()):
         path.unlink(missing_ok=True)
 

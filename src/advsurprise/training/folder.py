@@ -1,10 +1,10 @@
 """The folder of a run.
 
-config.json     what was asked for, and the versions it was made with
+config.json     the configuration, and the software versions
 metrics.jsonl   one row per update and seed
-checkpoints/    the whole state, twice
-card.md         what this is and how to use it, for a person
-track/          what trackers write, if there are any
+checkpoints/    the two newest checkpoints
+card.md         a summary, and how to use the run
+track/          output of trackers, if any
 """
 
 import contextlib
@@ -26,11 +26,11 @@ from advsurprise.training.versions import versions
 
 CONFIG, METRICS, CHECKPOINTS, CARD, TRACK = "config.json", "metrics.jsonl", "checkpoints", "card.md", "track"
 FROZEN = "frozen"
-"""Key that marks a run without the state of its training."""
+"""Key that marks a run without its training state."""
 
 
 def check_folder(cfg: RunConfig, folder: pathlib.Path, *, fresh: bool) -> None:
-    """Refuses a folder that holds something else than this very run, perhaps shorter. Changes nothing."""
+    """Refuses a folder that holds anything but this run, possibly with fewer steps. Changes nothing."""
     refuse_frozen(folder)
     there = (folder / CONFIG).exists()
     refuse_other(folder, there=there, kind="run")
@@ -39,16 +39,16 @@ def check_folder(cfg: RunConfig, folder: pathlib.Path, *, fresh: bool) -> None:
 
 
 def refuse_frozen(folder: pathlib.Path) -> None:
-    """Refuses to train what was saved without the state of its training, such as an agent of the zoo."""
+    """Refuses to train a run without its training state, such as an agent of the zoo."""
     if read_json(zoo.folder(folder) / CONFIG).get(FROZEN):
         raise UserError(
-            f"{folder} holds trained policies without the state of their training: they can be evaluated and replayed, "
-            "but not trained further"
+            f"{folder} holds trained policies without their training state: they can be evaluated and replayed, but "
+            "not trained further"
         )
 
 
 def refuse_other(folder: pathlib.Path, *, there: bool, kind: str) -> None:
-    """Refuses a file, and a folder that is not empty but holds nothing of ours."""
+    """Refuses a file, and a non-empty folder without a `kind` in it."""
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file, not a folder")
     if not there and folder.exists() and not all(map(files.is_temporary, folder.iterdir())):
@@ -56,7 +56,7 @@ def refuse_other(folder: pathlib.Path, *, there: bool, kind: str) -> None:
 
 
 def prepare_folder(cfg: RunConfig, folder: pathlib.Path, *, fresh: bool) -> None:
-    """Writes config.json into a folder that `check_folder` accepts; `fresh` first removes the run that is there."""
+    """Writes config.json into a folder that `check_folder` accepts; `fresh` first removes an existing run."""
     check_folder(cfg, folder, fresh=fresh)
     if fresh and (folder / CONFIG).exists():
         for name in (CONFIG, METRICS, CARD):
@@ -68,13 +68,13 @@ def prepare_folder(cfg: RunConfig, folder: pathlib.Path, *, fresh: bool) -> None
 
 @contextlib.contextmanager
 def locked(folder: pathlib.Path) -> Iterator[None]:
-    """Keeps other processes from training into a folder, which is made if it is not there.
+    """Keeps other processes from training into a folder, which is created if needed.
 
-    The lock is on the folder itself and belongs to the process: nothing is left of it, however the process ends. File
-    systems without locks do without.
+    The lock is on the folder itself and ends with the process, however that ends. File systems without locks have no
+    such protection.
     """
     files.make_folder(folder)
-    if os.name == "nt":  # which has no such locks, and opens no folders
+    if os.name == "nt":  # no flock, and folders cannot be opened
         yield
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -100,7 +100,7 @@ def _lock(descriptor: int, folder: pathlib.Path) -> None:
 
 
 def write_config(path: pathlib.Path, contents: dict[str, Any], *, fresh: bool) -> None:
-    """Writes a configuration with the versions it was first made with; later ones that differ follow in a list."""
+    """Writes a configuration with the software versions of its start, and a list of later ones that differ."""
     files.make_folder(path.parent)
     before = {} if fresh else read_json(path)
     first, later = before.get("versions", versions()), before.get("resumed_with", [])
@@ -111,7 +111,7 @@ def write_config(path: pathlib.Path, contents: dict[str, Any], *, fresh: bool) -
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:
-    """The object in a JSON file; an empty one if there is none."""
+    """The object in a JSON file; empty if there is none."""
     try:
         values = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError):
@@ -123,7 +123,7 @@ def read_run(folder: pathlib.Path) -> RunConfig:
     """The configuration of the run in a folder."""
     path = folder / CONFIG
     if zoo.folder(folder) != folder:
-        raise UserError(f"{folder} ships without the metrics of its training: it can be evaluated, replayed and filmed")
+        raise UserError(f"{folder} ships without its training metrics: it can be evaluated, replayed and filmed")
     if not path.exists():
         raise UserError(f"there is no run in {folder}: {path.name} is missing")
     values = read_json(path).get("config")
@@ -133,27 +133,27 @@ def read_run(folder: pathlib.Path) -> RunConfig:
 
 
 def write_card(cfg: RunConfig, folder: pathlib.Path, steps: int, metrics: dict[str, float]) -> None:
-    """Says what a run is, for a person."""
+    """Writes a summary of a run."""
     lines = [
         f"# {cfg.method} in {cfg.env}",
         "",
-        f"{steps:,} of {cfg.steps:,} environment steps for each of the seeds {', '.join(map(str, cfg.seeds))}.",
+        f"{steps:,} of {cfg.steps:,} environment steps per seed; seeds: {', '.join(map(str, cfg.seeds))}.",
         "",
-        f"    advsurprise eval {folder}      # play episodes, against random actions",
+        f"    advsurprise eval {folder}      # evaluate, and compare with random actions",
         f"    advsurprise resume {folder}    # continue training",
         "",
         "| metric of the last update | mean over seeds |",
         "|---|---:|",
         *(f"| {name} | {value:.4g} |" for name, value in sorted(metrics.items())),
         "",
-        f"Configuration: `{CONFIG}`. Rows of every update: `{METRICS}`. Tensors: `{CHECKPOINTS}/`, safetensors.",
+        f"Configuration: `{CONFIG}`. Metrics of every update: `{METRICS}`. Tensors: `{CHECKPOINTS}/`, safetensors.",
         "",
     ]
     files.write(folder / CARD, "\n".join(lines))
 
 
 def _check_same(cfg: RunConfig, existing: RunConfig, folder: pathlib.Path) -> None:
-    """An existing run may be made longer and be run in other processes, nothing else."""
+    """Refuses a change to an existing run, except to its length and to how it is spread over processes."""
     cfg, existing = (_unplaced(each) for each in (cfg, existing))
     for each in dataclasses.fields(RunConfig):
         mine, theirs = getattr(cfg, each.name), getattr(existing, each.name)

@@ -1,7 +1,7 @@
-"""Frozen runs: agents without what only training needs, in the folder and the files of a run.
+"""Frozen runs: agents without training state, in the folder and the files of a run.
 
 config.json    the run's configuration, marked as frozen
-checkpoints/   one checkpoint, of the agents alone: no worlds, no optimisers
+checkpoints/   one checkpoint with the agents only: no worlds, no optimisers
 """
 
 import json
@@ -22,7 +22,7 @@ from advsurprise.training.versions import Versions
 def freeze(
     cfg: RunConfig, agents: list[Agent], updates: int, folder: pathlib.Path, *, made_with: Versions
 ) -> pathlib.Path:
-    """Writes a run that was trained with some versions as a frozen one, and returns the record of its checkpoint."""
+    """Writes a frozen run and returns the record of its checkpoint. `made_with`: versions that it was trained with."""
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *agents)
     state = {"agent": without_optimisers(stacked), "update": jnp.full(len(agents), updates, jnp.int32)}
     meta = {"config": cfg.as_dict(), FROZEN: True}
@@ -32,12 +32,12 @@ def freeze(
 
 
 def is_frozen(record: pathlib.Path) -> bool:
-    """Whether a checkpoint holds agents alone."""
+    """Whether a checkpoint holds agents only."""
     return checkpoint.read_record(record)["meta"].get(FROZEN) is True
 
 
 def thaw(record: pathlib.Path, agent: Agent, update: Any) -> tuple[Agent, Any]:
-    """Agents [S, …] and updates done of a frozen run, from the shapes of both; optimisers begin anew."""
+    """Agents [S, …] and updates done of a frozen run, from the shapes of both; optimisers are reset."""
     state = checkpoint.load(record, {"agent": without_optimisers(agent), "update": update})
     return with_optimisers(state["agent"], agent), state["update"]
 

@@ -1,4 +1,4 @@
-"""The fused loop: a pure world, one compiled program per update, seeds together."""
+"""The fused loop, for pure worlds: one compiled program per update, for all seeds together."""
 
 import functools
 from collections.abc import Callable
@@ -64,7 +64,7 @@ class Fused:
 
     def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
         result = self._update(state)
-        # Several devices of a CPU can deadlock in a gather if two updates are under way.
+        # With several CPU devices, two updates in flight can deadlock in a gather.
         return jax.block_until_ready(result) if self.devices.count > 1 else result
 
     def collect(self, state: TrainState) -> tuple[Carry, Rollout]:
@@ -72,12 +72,12 @@ class Fused:
         return self._collect(state)
 
     def trace(self, state: TrainState) -> jax.stages.Traced:
-        """The program of `update`, to be measured; `.lower().compile()` makes it callable."""
+        """The traced program of `update`; `.lower().compile()` makes it callable."""
         return self._update.trace(state)
 
     def program_bytes(self, program: jax.stages.Compiled) -> int:
-        """Bytes of memory that a compiled program needs, its arguments and results included: on a GPU, or for all cores
-        of a CPU together."""
+        """Bytes of memory that a compiled program needs, including arguments and results: on a GPU, or for all cores of
+        a CPU together."""
         sizes: Any = program.memory_analysis()
         arrays = sizes.argument_size_in_bytes + sizes.output_size_in_bytes - sizes.alias_size_in_bytes
         return self.devices.per_memory * (sizes.temp_size_in_bytes + arrays)
@@ -86,7 +86,7 @@ class Fused:
         return split_seeds(self.devices.on_first(state.learner.agent), len(self.cfg.seeds))
 
     def trace_collecting(self, state: TrainState) -> jax.stages.Traced:
-        """The program of `collect`."""
+        """The traced program of `collect`."""
         return self._collect.trace(state)
 
     @functools.cached_property
@@ -124,7 +124,7 @@ class Fused:
 
 
 def state_layout(state: TrainState) -> Any:
-    """How devices split a state [S, …]: every leaf by seed, and what there is of each body also by body."""
+    """How devices split a state [S, …]: every leaf by seed, leaves with bodies also by body."""
 
     def of_bodies(state):
         return [state.carry.env_state, state.carry.memory, state.carry.first]
@@ -134,7 +134,7 @@ def state_layout(state: TrainState) -> Any:
 
 
 def num_networks(method: AbstractMethod) -> int:
-    """Networks that a method fits in an update."""
+    """Number of networks that a method fits in an update."""
     return len(method.networks) + (len(method.roles) if method.trains else 0)
 
 

@@ -1,4 +1,4 @@
-"""The hosted loop: any world behind the host contract; collecting on the host, learning compiled, seeds together."""
+"""The hosted loop, for worlds behind the host contract: collecting on the host, learning compiled, seeds together."""
 
 import dataclasses
 import time
@@ -36,22 +36,22 @@ from advsurprise.tree import over_seeds
 from advsurprise.types import EnvSpec, Rollout
 
 RESUMED = 2**31 - 1
-"""Folded into a run's key for worlds that begin anew; updates, whose numbers are folded in too, never get this far."""
+"""Folded into a run's key for worlds that restart; update numbers, which are folded in too, never get this high."""
 
 
 class Carry(eqx.Module):
-    """Where collecting is between two rollouts."""
+    """State of collecting between two rollouts."""
 
     memory: Any
     """The method's memories of all bodies, [S, B, …]."""
     world: UInt8[Array, " n"] | jax.ShapeDtypeStruct
-    """Where the worlds are, in what is saved of a run whose world resumes exactly; empty otherwise."""
+    """State of the worlds, in checkpoints of a world that resumes exactly; empty otherwise."""
 
 
 class Hosted:
-    """Collecting on the host, learning compiled. In pure worlds the same keys as `Fused`, so the same run to rounding.
+    """Collects on the host, learning is compiled. Uses the keys of `Fused`: in pure worlds the same run up to rounding.
 
-    Learning and collecting do not overlap: the next rollout's first actions need what is being learned.
+    Learning and collecting do not overlap: the next rollout's first actions need the updated policies.
     """
 
     def __init__(self, cfg: RunConfig, host: Host | None = None):
@@ -77,13 +77,13 @@ class Hosted:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the host says of itself, and what resuming will do."""
+        """Notes of the host, and on resuming and rewinding."""
         world = self.host.spec.id
-        said = {
-            f"{world} cannot be saved: a resumed run begins new episodes": not self.host.resumes,
+        notes = {
+            f"{world} cannot be saved: a resumed run starts new episodes": not self.host.resumes,
             f"{world} cannot be rewound: {self.cfg.method} gets new episodes instead": self._cannot_rewind,
         }
-        return (*self.host.notes, *(note for note, holds in said.items() if holds))
+        return (*self.host.notes, *(note for note, holds in notes.items() if holds))
 
     @property
     def _cannot_rewind(self) -> bool:
@@ -99,8 +99,7 @@ class Hosted:
         return state_shapes(self.cfg, self.host.spec)
 
     def resumed(self, state: TrainState) -> TrainState:
-        """Goes on where the worlds were, if that was saved; else with new episodes, to which the last rollout's end
-        does not lead."""
+        """Restores the worlds if they were saved; else starts new episodes, without the tail of the last rollout."""
         if self.host.resumes and state.carry.world.size:
             self.host.load(np.asarray(state.carry.world))
             return _with_world(state, np.zeros(0, np.uint8))
@@ -113,26 +112,26 @@ class Hosted:
         return self._started(learner, state.update, state.key, resume_keys(state))
 
     def saved(self, state: TrainState) -> TrainState:
-        """The state as it is written to disk: with where the worlds are."""
+        """The state as it is written to disk: with the state of the worlds."""
         return _with_world(state, self.host.save()) if self.host.resumes else state
 
     def update(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
-        replaced, begun = self.host.replaced, time.perf_counter()
+        replaced, start = self.host.replaced, time.perf_counter()
         carry, rollout = self.collect(state)
-        self.collect_seconds = time.perf_counter() - begun
+        self.collect_seconds = time.perf_counter() - start
         learn_key = self._keys(state.key, state.update)[1]
         learner, metrics = self._learn(state.learner, rollout, state.update, learn_key)
         metrics["workers_replaced"] = jnp.full(len(self.cfg.seeds), float(self.host.replaced - replaced))
         return TrainState(learner, carry, state.update + 1, state.key), metrics
 
     def collect(self, state: TrainState) -> tuple[Carry, Rollout]:
-        """The first half of an update: a rollout, without learning from it. It holds until the next one."""
+        """The first half of an update: a rollout, without learning from it. Valid until the next one."""
         collect_key = self._keys(state.key, state.update)[0]
         memory, rollout = self._collector.collect(state.learner.agent, state.carry.memory, key=collect_key)
         return Carry(memory, state.carry.world), rollout
 
     def learn_bytes(self, state: TrainState) -> int:
-        """Bytes of memory that learning needs, the rollout and the learner before and after included."""
+        """Bytes of memory that learning needs, including the rollout and the learner before and after."""
         rollout, learn_key = self.collect(state)[1], self._keys(state.key, state.update)[1]
         sizes: Any = self._learn.lower(state.learner, rollout, state.update, learn_key).compile().memory_analysis()
         return sizes.argument_size_in_bytes + sizes.output_size_in_bytes + sizes.temp_size_in_bytes
@@ -149,7 +148,7 @@ class Hosted:
         return TrainState(learner, Carry(memory, jnp.zeros(0, jnp.uint8)), update, keys)
 
     def _primed(self, agent: Agent, keys: Key[Array, " S"]) -> Agent:
-        """Agents after their method has seen some random steps, if it asks for them."""
+        """Agents after priming, if their method asks for it."""
         if not self.method.priming:
             return agent
         start_key, collect_key = jax.vmap(prime_keys)(keys)
@@ -175,7 +174,7 @@ def open_world(cfg: RunConfig) -> Host:
 
 
 def resume_keys(state: TrainState) -> Key[Array, " S"]:
-    """Keys of the episodes that begin when a run is resumed: not those of its beginning, nor of any update."""
+    """Keys of the episodes that start when a run is resumed: different from those of its start and of any update."""
 
     def one(key, update):
         return jax.random.fold_in(jax.random.fold_in(key, RESUMED), update)
@@ -184,7 +183,7 @@ def resume_keys(state: TrainState) -> Key[Array, " S"]:
 
 
 def state_shapes(cfg: RunConfig, spec: EnvSpec) -> TrainState:
-    """Shapes of a hosted run's state, from what its world declares; nothing is opened, primed or computed."""
+    """Shapes of a hosted run's state, from the spec of its world; nothing is opened, primed or computed."""
     method = methods.make(cfg.method, spec, **cfg.method_fields)
 
     def begin(key: PRNGKeyArray) -> TrainState:
@@ -195,7 +194,7 @@ def state_shapes(cfg: RunConfig, spec: EnvSpec) -> TrainState:
         return TrainState(learner, interaction.start(agent, bodies), jnp.int32(0), key)
 
     state = jax.eval_shape(jax.vmap(begin), seed_keys(cfg.seeds))
-    # By position, since types are checked where a record is made, and these are shapes.
+    # `tree_at`, since the constructor checks types, and these are shapes.
     return eqx.tree_at(
         lambda state: state.carry, state, Carry(state.carry, jax.ShapeDtypeStruct(ANY_LENGTH, jnp.uint8))
     )

@@ -1,4 +1,4 @@
-"""Commands side by side: several runs on one machine, where one that fails leaves the others alone."""
+"""Runs commands in parallel on one machine; one that fails does not affect the others."""
 
 import contextlib
 import json
@@ -17,13 +17,13 @@ from advsurprise.training import tied
 from advsurprise.training.signals import stop_signals
 
 POLL = 0.2
-"""Seconds between two looks at the processes."""
+"""Seconds between checks of the processes."""
 REPORT = 10.0
-"""Seconds between two lines of progress."""
+"""Seconds between lines of progress."""
 TAIL = 2**16
-"""Bytes at the end of a file of metrics that hold its last row."""
+"""Bytes at the end of a metrics file that contain its last row."""
 FILLED = 0.9
-"""Share of a GPU's memory that runs take together."""
+"""Fraction of a GPU's memory that all runs together take."""
 GPUS = pathlib.Path("/proc/driver/nvidia/gpus")
 
 Log = Callable[[str], None]
@@ -32,29 +32,29 @@ Status = Literal["waiting", "running", "done", "failed", "stopped"]
 
 @dataclass(frozen=True)
 class Job:
-    """Commands to be run one after the other."""
+    """Commands to run one after the other."""
 
     name: str
-    """What the log calls it."""
+    """Name in the log."""
     commands: tuple[tuple[str, ...], ...]
-    """Each can be given again after it was stopped, and goes on from there."""
+    """Each continues where it was stopped when it is run again."""
     metrics: pathlib.Path
-    """Where the first command writes a row per update, in which progress is read."""
+    """File with one row per update from the first command, to read progress from."""
     steps: int
-    """Environment steps of each seed in the last row."""
+    """Environment steps per seed at the end."""
     seeds: int = 1
     """Seeds trained together."""
 
 
 class Event(NamedTuple):
-    """What has become of a job."""
+    """A change in the status of a job."""
 
     name: str
-    """Which one."""
+    """Name of the job."""
     status: Status
-    """Its status now."""
+    """The new status."""
     retries: int = 0
-    """How often it was begun again after something had killed it."""
+    """How often it was restarted after being killed."""
     reason: str = ""
     """Why it failed."""
 
@@ -72,11 +72,12 @@ def run_jobs(
     retries: int = 0,
     notice: Notice = lambda event: None,
 ) -> tuple[dict[str, str], int]:
-    """Runs all of them, so many at a time: for each that failed the reason, and the signal that stopped them (0 if none
-    did). What they print goes to NAME.log in the folder.
+    """Runs all jobs, with their output in NAME.log in the folder. Returns the reason for each job that failed, and the
+    signal that stopped them (0 if none did).
 
-    gpu_share: part of a GPU's memory that each may take; equal parts if left out.
-    retries: how often a command that something killed is given again.
+    workers: number of parallel jobs.
+    gpu_share: fraction of a GPU's memory for each; defaults to equal shares.
+    retries: how often a killed command is restarted.
     """
     waiting, clock = deque(jobs), Clock(jobs, log)
     shares = [device_share(slot, workers=workers, gpus=visible_gpus(), part=gpu_share) for slot in range(workers)]
@@ -84,11 +85,11 @@ def run_jobs(
     with stop_signals() as stop:
         while (waiting and not stop) or pool.running:
             while waiting and not stop and len(pool.running) < workers:
-                pool.begin(waiting.popleft())
+                pool.launch(waiting.popleft())
             time.sleep(POLL)
             if stop:
                 pool.interrupt()
-            pool.look()
+            pool.poll()
             clock.tick(len(pool.running), len(waiting))
     return pool.failed, stop[0] if stop else 0
 
@@ -99,12 +100,12 @@ class _Running:
     slot: int
     process: subprocess.Popen
     done: int = 0
-    """Commands that have ended well."""
+    """Commands that have succeeded."""
     retries: int = 0
 
 
 class _Pool:
-    """Jobs that are running, each in a slot with its share of the GPUs."""
+    """Running jobs, each in a slot with its share of the GPUs."""
 
     def __init__(
         self, folder: pathlib.Path, log: Log, notice: Notice, retries: int, shares: Sequence[Mapping[str, str]]
@@ -114,23 +115,23 @@ class _Pool:
         self._folder, self._log, self._notice, self._retries, self._shares = folder, log, notice, retries, shares
         self._stopped = False
 
-    def begin(self, job: Job) -> None:
+    def launch(self, job: Job) -> None:
         slot = min(set(range(len(self._shares))) - {each.slot for each in self.running})
         self.running.append(_Running(job, slot, self._start(job, 0, slot)))
         self._notice(Event(job.name, "running"))
 
     def interrupt(self) -> None:
-        """Asks all of them to stop, once: asked again they would not wait for the end of their update."""
+        """Asks all jobs to stop, once: a second signal would interrupt their current update."""
         for each in self.running if not self._stopped else ():
             with contextlib.suppress(ProcessLookupError):
                 each.process.send_signal(signal.SIGINT)
         self._stopped = True
 
-    def look(self) -> None:
-        """Sees which have ended, and begins their next commands."""
-        self.running = [each for each in self.running if self._goes_on(each)]
+    def poll(self) -> None:
+        """Checks which commands have ended, and starts the next ones."""
+        self.running = [each for each in self.running if self._continues(each)]
 
-    def _goes_on(self, each: _Running) -> bool:
+    def _continues(self, each: _Running) -> bool:
         code = each.process.poll()
         if code is None:
             return True
@@ -143,7 +144,7 @@ class _Pool:
             return self._ended(each, "failed", "failed", reason(self._path(each.job), code))
         if code < 0:
             each.retries += 1
-            self._log(f"{each.job.name} was killed by signal {-code}: begun again")
+            self._log(f"{each.job.name} was killed by signal {-code}: restarted")
             self._notice(Event(each.job.name, "running", each.retries))
         each.process = self._start(each.job, each.done, each.slot)
         return True
@@ -168,8 +169,8 @@ class _Pool:
 def start(
     command: Sequence[str], *, output: BinaryIO, env: Mapping[str, str], cwd: str | None = None
 ) -> subprocess.Popen:
-    """Starts a command that ends with this process at the latest, and prints to a file."""
-    # In a session of its own: Ctrl-C reaches it through here, once.
+    """Starts a command that prints to a file and is killed if this process ends."""
+    # In a new session: Ctrl-C reaches it only through this process, once.
     return subprocess.Popen(
         [sys.executable, "-I", "-S", tied.__file__, str(os.getpid()), *command],
         stdin=subprocess.DEVNULL,
@@ -182,7 +183,7 @@ def start(
 
 
 def reason(path: pathlib.Path, code: int) -> str:
-    """Why a command failed: the last line that it has printed, or the signal that killed it."""
+    """Why a command failed: the last line that it printed, or the signal that killed it."""
     if code < 0:
         return f"killed by signal {-code}"
     lines = path.read_text(errors="replace").strip().splitlines()
@@ -193,7 +194,7 @@ def reason(path: pathlib.Path, code: int) -> str:
 
 
 def visible_gpus() -> list[str]:
-    """GPUs that a process started here would see, as CUDA_VISIBLE_DEVICES names them."""
+    """GPUs that a child process would see, as CUDA_VISIBLE_DEVICES names them."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
         return [each.strip() for each in chosen.split(",") if each.strip() not in ("", "-1")]
@@ -201,13 +202,13 @@ def visible_gpus() -> list[str]:
 
 
 def room(part: float | None) -> int:
-    """Runs that the GPUs here have room for, if each takes this part of one; 1 if it is left out or there is none."""
+    """Number of runs that fit on the GPUs if each takes this part of one; 1 without a part or a GPU."""
     return max(1, len(visible_gpus()) * int(1 / part)) if part else 1
 
 
 def device_share(slot: int, *, workers: int, gpus: Sequence[str], part: float | None) -> dict[str, str]:
-    """The environment in which one of so many processes takes its share of the GPUs: some of them for itself, or a part
-    of the memory of one (equal parts if `part` is left out)."""
+    """Environment variables that give one of `workers` processes its share of the GPUs: whole GPUs, or a part of the
+    memory of one (`part`, by default equal parts)."""
     if workers > 1 and len(gpus) > 1:
         each = max(1, len(gpus) // workers)
         mine = [gpus[(slot * each + number) % len(gpus)] for number in range(each)]
@@ -218,7 +219,7 @@ def device_share(slot: int, *, workers: int, gpus: Sequence[str], part: float | 
 
 
 def memory_share(part: float) -> dict[str, str]:
-    """The environment in which a process takes a part of a GPU's memory; left alone, it takes most when it starts."""
+    """Environment variables that limit a process to a part of a GPU's memory; by default it takes most at its start."""
     if part >= 1:
         return {}
     return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{FILLED * part:.3f}"}
@@ -228,13 +229,13 @@ def memory_share(part: float) -> dict[str, str]:
 
 
 class Clock:
-    """Says now and then how far the jobs are."""
+    """Logs the progress of all jobs from time to time."""
 
     def __init__(self, jobs: Sequence[Job], log: Log):
         self._jobs, self._log = jobs, log
         self._total = sum(job.steps * job.seeds for job in jobs)
-        self._began, self._before = time.monotonic(), self._done()
-        self._last = self._began
+        self._start, self._before = time.monotonic(), self._done()
+        self._last = self._start
 
     def tick(self, running: int, waiting: int) -> None:
         now = time.monotonic()
@@ -242,7 +243,7 @@ class Clock:
             return
         self._last, done = now, self._done()
         # A resumed run drops the rows after its last checkpoint, which may have been counted.
-        rate = max(0, done - self._before) / (now - self._began)
+        rate = max(0, done - self._before) / (now - self._start)
         left = f", ETA {_minutes((self._total - done) / rate)}" if rate > 0 else ""
         share = f"{100 * done / self._total:.0f}%"
         self._log(f"{share} of {self._total:,} steps, {rate:,.0f} steps/s{left}; {running} running, {waiting} waiting")
@@ -256,7 +257,7 @@ def _minutes(seconds: float) -> str:
 
 
 def last_step(path: pathlib.Path) -> int:
-    """The step of the last whole row of a run's metrics; 0 if there is none."""
+    """The step of the last complete row of a run's metrics; 0 if there is none."""
     return next((row["step"] for row in _last_rows(path) if "step" in row), 0)
 
 
@@ -267,7 +268,7 @@ def _last_rows(path: pathlib.Path) -> Iterator[dict]:
             lines = file.read().split(b"\n")
     except OSError:
         return
-    # The first line may be cut where reading began, the last where writing is.
+    # The first line may be cut by the seek, the last by a write in progress.
     for line in reversed(lines):
         with contextlib.suppress(ValueError):
             yield json.loads(line)

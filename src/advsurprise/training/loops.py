@@ -1,4 +1,4 @@
-"""The loop that fits a world."""
+"""Chooses the training loop for a world."""
 
 import dataclasses
 import pathlib
@@ -20,7 +20,7 @@ from advsurprise.training.state import TrainState, split_seeds
 
 @contextmanager
 def open_loop(cfg: RunConfig) -> Iterator[Fused | Hosted]:
-    """The loop that fits the world, compiled for pure ones and hosted for the others; closes the world at the end."""
+    """The loop for the run's world, fused if it is pure and hosted otherwise; closes the world at the end."""
     if find(cfg.env).kind == "pure":
         yield Fused(cfg)
         return
@@ -29,7 +29,7 @@ def open_loop(cfg: RunConfig) -> Iterator[Fused | Hosted]:
 
 
 def check_loop(cfg: RunConfig) -> None:
-    """Refuses what cannot be trained, with the sentence that `open_loop` would refuse it with."""
+    """Refuses what cannot be trained, with the same error as `open_loop`."""
     if find(cfg.env).kind == "pure":
         Fused(cfg)
         return
@@ -37,7 +37,7 @@ def check_loop(cfg: RunConfig) -> None:
 
 
 def load_agents(cfg: RunConfig, record: pathlib.Path) -> tuple[list[Agent], int]:
-    """One agent per seed from a checkpoint of a run, and the updates done. No world is stepped."""
+    """One agent per seed from a run's checkpoint, and the updates done. No world is stepped."""
     like = _state_shapes(cfg)
     if is_frozen(record):
         agent, update = thaw(record, like.learner.agent, like.update)
@@ -50,12 +50,12 @@ def load_agents(cfg: RunConfig, record: pathlib.Path) -> tuple[list[Agent], int]
 def _state_shapes(cfg: RunConfig) -> TrainState:
     if find(cfg.env).kind == "host":
         return state_shapes(cfg, find(cfg.env).read_spec(**cfg.env_fields))
-    return Fused(dataclasses.replace(cfg, devices=1)).like()  # however many trained it, here they may not be
+    return Fused(dataclasses.replace(cfg, devices=1)).like()  # the devices it was trained on may not exist here
 
 
 def whole_episodes(cfg: RunConfig) -> RunConfig:
-    """The configuration with its rollout rounded to whole episodes where their length is fixed: turns are then known
-    beforehand, and no Control turn is paid in two parts."""
+    """The configuration with its rollout rounded to whole episodes where their length is fixed: turns are then known in
+    advance, and no Control turn is rewarded in two parts."""
     length = 0 if find(cfg.env).kind == "host" else make_env(cfg).spec.max_steps
     if not length:
         return cfg

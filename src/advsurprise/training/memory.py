@@ -1,4 +1,4 @@
-"""How much memory there is, how many bodies fit into it, and the sentence for a run that does not fit."""
+"""Available memory, how many bodies fit into it, and the error for a run that does not fit."""
 
 import contextlib
 import dataclasses
@@ -13,31 +13,31 @@ from advsurprise.errors import EXIT_FAILED, UserError
 from advsurprise.training.fused import Fused
 
 FILLED = 0.9
-"""Share of the memory that a run can be expected to fill. What an update needs grows linearly with its bodies."""
+"""Fraction of the memory that a run can fill. The memory of an update grows linearly with its bodies."""
 SMALL = 16
-"""Bodies with which a run is measured if its own number does not even compile."""
+"""Most bodies with which the memory of a run that does not fit is measured."""
 
 
 class OutOfMemory(UserError):
-    """A run that the memory of its device does not hold."""
+    """A run does not fit into the memory of its device."""
 
     exit_code = EXIT_FAILED
 
 
 def device_bytes() -> int:
-    """Memory of the device: what a GPU has to give, or what this machine has."""
+    """Memory available on the GPU, or else the memory of this machine."""
     limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
     return limit or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def largest_bodies(bodies: int, update_bytes: int) -> int:
-    """How many bodies fit if the update of so many needs so many bytes."""
+    """Number of bodies that fit if an update of `bodies` needs `update_bytes`."""
     return int(FILLED * device_bytes() * bodies / update_bytes)
 
 
 @contextlib.contextmanager
 def refuse_overflow(cfg: RunConfig, loop: Any) -> Iterator[None]:
-    """Turns what jax raises when memory runs out into a sentence that says how many bodies fit."""
+    """Turns an out-of-memory error of jax into one that says how many bodies fit."""
     try:
         yield
     except (jax.errors.JaxRuntimeError, MemoryError) as error:
@@ -48,13 +48,13 @@ def refuse_overflow(cfg: RunConfig, loop: Any) -> Iterator[None]:
 
 def _advice(cfg: RunConfig, loop: Any) -> str:
     device = "the GPU" if jax.default_backend() == "gpu" else "this machine"
-    asked = f"{cfg.bodies:,} bodies of {len(cfg.seeds)} seed(s) do not fit into the memory of {device}"
+    problem = f"{cfg.bodies:,} bodies of {len(cfg.seeds)} seed(s) do not fit into the memory of {device}"
     fit = _measured(cfg) if isinstance(loop, Fused) else None
-    return f"{asked}: about {fit:,} would, --bodies {fit}" if fit else f"{asked}: use fewer --bodies"
+    return f"{problem}; about {fit:,} would: use --bodies {fit}" if fit else f"{problem}; use fewer --bodies"
 
 
 def _measured(cfg: RunConfig) -> int | None:
-    """Bodies that fit, from a program that is compiled and not run; None if that cannot be said either."""
+    """Number of bodies that fit, from a program that is compiled but not run; None if that fails too."""
     bodies = min(cfg.bodies, SMALL)
     small = Fused(dataclasses.replace(cfg, bodies=bodies, steps=bodies * cfg.rollout))
     with contextlib.suppress(jax.errors.JaxRuntimeError):

@@ -1,9 +1,9 @@
-"""Where the numbers of a run go: JSON lines (the record) and the console; trackers are in `training.track`.
+"""Sinks for the metrics of a run: JSON lines (the record) and the console; trackers are in `training.track`.
 
-A row is a flat dict. `step` is the row's place in the run; `seed` and `phase` are optional;
-names that begin with `wall_` depend on the clock, so a resumed run repeats all the others and not these.
+A row is a flat dict. `step` is the row's position in the run; `seed` and `phase` are optional. Names that start with
+`wall_` depend on the clock: a resumed run reproduces all other values, but not these.
 
-JSON knows no NaN and no infinity: they are written as the strings "nan", "inf" and "-inf", which `float` reads back.
+JSON has no NaN and no infinity: they are written as the strings "nan", "inf" and "-inf", which `float` reads back.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from advsurprise.training import files
 Row = Mapping[str, float | int | str]
 
 WALL = "wall_"
-"""Names of clock-dependent numbers begin with this."""
+"""Prefix of the names of clock-dependent values."""
 
 
 @runtime_checkable
@@ -39,14 +39,14 @@ class Sink(Protocol):
 
 
 class JsonLines:
-    """One JSON object per line, on its way to the disk as soon as it is written."""
+    """One JSON object per line, flushed after every row."""
 
     def __init__(self, path: pathlib.Path, resume_step: int | None) -> None:
         """Opens the record of a run.
 
         resume_step: step of the checkpoint the run continues from; rows of later steps are dropped, since they will
-            be written again (-1: the run starts over before its first checkpoint, and all rows go). None: a new
-            run, refused where there are rows already. Write a step's rows before its checkpoint and none is lost.
+            be written again (-1: no checkpoint yet, all rows are dropped). None: a new run, refused if there are rows
+            already. Write a step's rows before its checkpoint and none is lost.
         """
         files.make_folder(path.parent)
         self._path, rows = path, read_rows(path)
@@ -63,7 +63,7 @@ class JsonLines:
             raise files.WriteError(self._path, error) from error
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # what could not be written was reported then
+        with contextlib.suppress(OSError):  # write errors have been reported already
             self._file.close()
 
 
@@ -106,7 +106,7 @@ def _up_to(rows: list[dict[str, Any]], last: int) -> list[dict[str, Any]]:
 
 
 def _rewrite(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
-    """Replaces the file by these rows, all or nothing, unless it holds exactly them."""
+    """Atomically replaces the file with these rows, unless it holds exactly them."""
     content = "".join(map(_line, rows)).encode()
     if path.exists() and path.read_bytes() == content:
         return
@@ -118,7 +118,7 @@ def _rewrite(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
 
 @runtime_checkable
 class Stream(Protocol):
-    """What the console needs of standard error or a file."""
+    """What the console needs from standard error or a file."""
 
     def write(self, text: str, /) -> Any: ...
 
@@ -128,11 +128,11 @@ class Stream(Protocol):
 
 
 class Console:
-    """How far the run is: one line that renews itself on a terminal, plain lines every few seconds elsewhere.
+    """Progress of a run: one line that updates in place on a terminal, plain lines every few seconds elsewhere.
 
-    `shown` says which columns of a row are shown, and what they are called; those that a row does not have are passed
-    over. Several seeds give one line with their means. Time is counted from `started`, or else from the first row, so
-    that compiling is in neither the speed nor the time left. A stream that breaks does not stop the run.
+    `shown` maps the columns to show to their labels; columns that a row does not have are skipped. Several seeds give
+    one line with their means. Time is counted from `started`, or else from the first row, so that speed and ETA exclude
+    compiling. A broken stream does not stop the run.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Console:
         self._draw("compiling… (once; this can take a minute)")
 
     def started(self, step: int = 0) -> None:
-        """Compiling is over and the run continues from `step`."""
+        """Marks the end of compiling; the run continues from `step`."""
         self._start, self._step = (step, self._clock()), step
 
     def write(self, row: Row) -> None:
@@ -170,7 +170,7 @@ class Console:
             self._draw_progress()
         if self._terminal:
             self._send("\n")
-        # Whatever is written to the stream from now on stays: the line is no longer ours to renew.
+        # The line is no longer ours to overwrite: others may write to the stream from now on.
         self._terminal = None
 
     def _draw_progress(self) -> None:
@@ -213,13 +213,13 @@ class Console:
 
 
 def _terminal(stream: Stream) -> rich.console.Console | None:
-    """The terminal behind the stream, if it can renew a line."""
+    """The terminal behind the stream, if it can overwrite a line."""
     console = rich.console.Console(force_terminal=True)
     return console if stream.isatty() and not console.is_dumb_terminal else None
 
 
 def _fitted(text: str, terminal: rich.console.Console) -> str:
-    """The text, coloured, and cut so that it stays on one line: a wrapped line could not be taken back."""
+    """The text, coloured, and cut to one line: a wrapped line could not be overwritten."""
     line = rich.text.Text(text, no_wrap=True, overflow="ellipsis", end="")
     line.highlight_regex(r"^\S+( \d+%)?", "bold cyan")
     line.truncate(terminal.width - 1, overflow="ellipsis")
@@ -260,7 +260,7 @@ class _FanOut:
             sink.write(row)
 
     def close(self) -> None:
-        # All are closed even if one of them fails to.
+        # Closes all even if one of them fails.
         with contextlib.ExitStack() as stack:
             for sink in reversed(self._sinks):
                 stack.callback(sink.close)

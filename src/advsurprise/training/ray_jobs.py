@@ -1,8 +1,8 @@
-"""Commands on a Ray cluster: one task for each job, begun again by Ray where its process, its worker or its node dies.
+"""Runs commands on a Ray cluster: one task per job, restarted by Ray if its process, its worker or its node dies.
 
-The folder of the sweep must lie on a file system that all nodes share: logs and runs are written there, and a command
-that is given again goes on from what is there. Never two at once on one run: a command ends with the worker that
-started it (`training.tied`), and the lock on its log keeps out a second one until the first is gone.
+The folder of the sweep must be on a file system that all nodes share: logs and runs are written there, and a restarted
+command continues from there. No run is ever trained twice at once: a command ends with the worker that started it
+(`training.tied`), and the lock on its log keeps out a second one until the first has ended.
 """
 
 import contextlib
@@ -24,29 +24,29 @@ from advsurprise.training.jobs import POLL, Clock, Event, Job, Log, Notice, memo
 from advsurprise.training.signals import stop_signals
 
 LOCK_WAIT = 120.0
-"""Seconds that an attempt waits for the one before it to end."""
+"""Seconds that an attempt waits for the previous one to end."""
 ANSWER = 10.0
-"""Seconds within which a cluster has to answer."""
+"""Timeout in seconds for connecting to a cluster."""
 PYTHON = "python"
-"""What stands for the interpreter of whichever node runs a command."""
+"""Placeholder for the interpreter of the node that runs a command."""
 MARK = "advsurprise: attempt on "
-"""How the line in the log begins that every attempt writes first."""
+"""Start of the first line that every attempt writes to the log."""
 PASSED_ON = ("JAX_", "XLA_", "ADVSURPRISE_", "PYTHONPATH")
-"""Beginnings of the environment's names that commands on all nodes get from here."""
+"""Prefixes of the environment variables that are passed on to commands on all nodes."""
 
 
 class Killed(Exception):
-    """Something killed the command of an attempt: Ray makes another."""
+    """The command of an attempt was killed: Ray starts another attempt."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What Ray sets aside for a job."""
+    """What Ray reserves for a job."""
 
     cpus: int
-    """Cores."""
+    """Number of cores."""
     gpus: float = 0.0
-    """GPUs, or a part of one."""
+    """Number of GPUs, or a fraction of one."""
 
 
 def run_jobs_on_ray(
@@ -60,40 +60,40 @@ def run_jobs_on_ray(
     retries: int = 0,
     notice: Notice = lambda event: None,
 ) -> tuple[dict[str, str], int]:
-    """Runs all of them on the cluster of RAY_ADDRESS, or on one that is made here and ends with them: for each that
-    failed the reason, and the signal that stopped them (0 if none did). What they print goes to NAME.log in the folder.
+    """Runs all jobs on the cluster at RAY_ADDRESS, or else on a temporary local one, with their output in NAME.log in
+    the folder. Returns the reason for each job that failed, and the signal that stopped them (0 if none did).
 
-    workers: most at a time; as many as the cluster has room for if left out.
-    cpus, gpu_share: cores and GPUs (or the part of one) of each; a GPU where the cluster has one, else two cores.
-    retries: how often a job that something killed is begun again.
+    workers: number of parallel jobs; defaults to as many as fit on the cluster.
+    cpus, gpu_share: cores and GPUs (or fraction of one) per job; default: a GPU if the cluster has one, else two cores.
+    retries: how often a killed job is restarted.
     """
     ray = require("ray", extra="ray")
     with _connected(ray, folder), stop_signals() as stop:
         tasks = _Tasks(ray, folder.resolve(), log, notice, retries, _resources(ray, cpus, gpu_share))
         waiting, clock = deque(jobs), Clock(jobs, log)
-        while (waiting and not stop) or tasks.asked:
-            while waiting and not stop and (workers is None or len(tasks.asked) < workers):
-                tasks.ask(waiting.popleft())
+        while (waiting and not stop) or tasks.submitted:
+            while waiting and not stop and (workers is None or len(tasks.submitted) < workers):
+                tasks.submit(waiting.popleft())
             time.sleep(POLL)
             if stop:
                 tasks.cancel()
-            tasks.look()
-            clock.tick(tasks.running, len(waiting) + len(tasks.asked) - tasks.running)
+            tasks.poll()
+            clock.tick(tasks.running, len(waiting) + len(tasks.submitted) - tasks.running)
     return tasks.failed, stop[0] if stop else 0
 
 
 @contextlib.contextmanager
 def _connected(ray: ModuleType, folder: pathlib.Path) -> Iterator[None]:
-    """Connects to a cluster. What Ray says goes to ray.log: it would write pages to standard output."""
+    """Connects to a cluster. Ray's output goes to ray.log: it would fill pages of standard output."""
     address = os.environ.get("RAY_ADDRESS") or "local"
     _check_reachable(address)
-    # A cluster of our own sends no statistics of its use to anybody.
+    # Our own cluster sends no usage statistics.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     own = {"include_dashboard": False} if address == "local" else {}
     with open(folder / "ray.log", "a") as output, contextlib.redirect_stdout(output):
         try:
             with warnings.catch_warnings():
-                # jax warns of forks. Those of Ray become other programs at once.
+                # jax warns of forks, but those of Ray exec another program at once.
                 warnings.simplefilter("ignore", RuntimeWarning)
                 ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
         except (ConnectionError, RuntimeError, ValueError) as error:
@@ -105,7 +105,7 @@ def _connected(ray: ModuleType, folder: pathlib.Path) -> Iterator[None]:
 
 
 def _check_reachable(address: str) -> None:
-    """Refuses the address of a machine that does not answer, for which Ray would wait without end."""
+    """Refuses the address of a machine that does not answer: Ray would wait for it forever."""
     host, colon, port = address.rpartition("//")[2].rpartition(":")
     if not colon or not port.isdecimal():
         return
@@ -116,7 +116,7 @@ def _check_reachable(address: str) -> None:
 
 
 def _resources(ray: ModuleType, cpus: int | None, gpu_share: float | None) -> Resources:
-    """What each job takes; refused if no node of the cluster has it."""
+    """Resources for each job; refused if no node of the cluster has them."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     most = {name: max((node.get(name, 0) for node in nodes), default=0) for name in ("CPU", "GPU")}
     gpus = float(most["GPU"] > 0) if gpu_share is None else gpu_share
@@ -130,21 +130,21 @@ def _resources(ray: ModuleType, cpus: int | None, gpu_share: float | None) -> Re
 
 
 @dataclass
-class _Asked:
+class _Submitted:
     job: Job
     path: pathlib.Path
     before: int
-    """Bytes of its log from earlier times."""
+    """Size of its log when it was submitted."""
     attempts: int = 0
 
 
 class _Tasks:
-    """Tasks that Ray was asked for."""
+    """Tasks submitted to Ray."""
 
     def __init__(
         self, ray: ModuleType, folder: pathlib.Path, log: Log, notice: Notice, retries: int, resources: Resources
     ):
-        self.asked: dict[Any, _Asked] = {}
+        self.submitted: dict[Any, _Submitted] = {}
         self.failed: dict[str, str] = {}
         self._ray, self._folder, self._log, self._notice, self._resources = ray, folder, log, notice, resources
         self._cancelled = False
@@ -154,46 +154,47 @@ class _Tasks:
 
     @property
     def running(self) -> int:
-        """Those that a node has begun."""
-        return sum(each.attempts > 0 for each in self.asked.values())
+        """Number of tasks that a node has started."""
+        return sum(each.attempts > 0 for each in self.submitted.values())
 
-    def ask(self, job: Job) -> None:
+    def submit(self, job: Job) -> None:
         path = self._folder / f"{job.name}.log"
         env = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
-        # As many devices wherever it runs: another number would change the last bits.
+        # The same number of devices on every node: another one would change the last bits.
         env = {"JAX_NUM_CPU_DEVICES": str(self._resources.cpus), **env, **memory_share(self._resources.gpus or 1.0)}
         commands = [[PYTHON, *command[1:]] if command[0] == sys.executable else command for command in job.commands]
         task = self._attempt.options(name=job.name)
-        place = str(job.metrics.parent.resolve())
-        reference = task.remote(commands, log=str(path), run=place, env=env, cwd=os.getcwd())
-        self.asked[reference] = _Asked(job, path, path.stat().st_size if path.exists() else 0)
+        run = str(job.metrics.parent.resolve())
+        reference = task.remote(commands, log=str(path), run=run, env=env, cwd=os.getcwd())
+        self.submitted[reference] = _Submitted(job, path, path.stat().st_size if path.exists() else 0)
 
     def cancel(self) -> None:
-        """Asks all of them to stop, once."""
-        for reference in self.asked if not self._cancelled else ():
+        """Asks all tasks to stop, once."""
+        for reference in self.submitted if not self._cancelled else ():
             self._ray.cancel(reference)
         self._cancelled = True
 
-    def look(self) -> None:
-        """Sees which were begun, begun again, and have ended."""
-        for each in self.asked.values():
+    def poll(self) -> None:
+        """Checks which tasks were started, restarted or have ended."""
+        for each in self.submitted.values():
             self._count(each)
-        ended, _ = self._ray.wait(list(self.asked), num_returns=len(self.asked), timeout=0) if self.asked else ([], [])
+        known = list(self.submitted)
+        ended, _ = self._ray.wait(known, num_returns=len(known), timeout=0) if known else ([], [])
         for reference in ended:
-            each = self.asked.pop(reference)
+            each = self.submitted.pop(reference)
             self._count(each)
             self._end(each, *self._result(reference))
 
-    def _count(self, each: _Asked) -> None:
+    def _count(self, each: _Submitted) -> None:
         attempts = _attempts(each.path, each.before)
         if attempts > each.attempts:
             each.attempts = attempts
             if attempts > 1:
-                self._log(f"{each.job.name} was killed, or its node: begun again")
+                self._log(f"{each.job.name} or its node was killed: restarted")
             self._notice(Event(each.job.name, "running", attempts - 1))
 
     def _result(self, reference: Any) -> tuple[int | None, str]:
-        """Exit code of the last command and the reason of its failure; no code if it was stopped."""
+        """Exit code of the last command and the reason for its failure; no code if it was stopped."""
         errors = self._ray.exceptions
         try:
             return self._ray.get(reference)
@@ -204,7 +205,7 @@ class _Tasks:
         except errors.RayError as error:
             return 1, str(error).splitlines()[0]
 
-    def _end(self, each: _Asked, code: int | None, why: str) -> None:
+    def _end(self, each: _Submitted, code: int | None, why: str) -> None:
         name, retries = each.job.name, max(0, each.attempts - 1)
         if code == 0:
             self._log(f"{name}: done")
@@ -217,11 +218,11 @@ class _Tasks:
             self._notice(Event(name, "failed", retries, why))
 
 
-def _attempts(path: pathlib.Path, begin: int) -> int:
-    """Attempts that the log of a job tells of, from some byte on."""
+def _attempts(path: pathlib.Path, offset: int) -> int:
+    """Number of attempts in the log of a job, from byte `offset` on."""
     try:
         with open(path, "rb") as file:
-            file.seek(begin)
+            file.seek(offset)
             return file.read().count(MARK.encode())
     except OSError:
         return 0
@@ -233,7 +234,7 @@ def _attempts(path: pathlib.Path, begin: int) -> int:
 def attempt(
     commands: Sequence[Sequence[str]], *, log: str, run: str, env: Mapping[str, str], cwd: str
 ) -> tuple[int, str]:
-    """Runs the commands of a job on a node of the cluster: the exit code of the last, and the reason of a failure."""
+    """Runs the commands of a job on a node. Returns the exit code of the last, and the reason for a failure."""
     import ray
 
     path, node = pathlib.Path(log), ray.get_runtime_context().get_node_id()
@@ -254,10 +255,10 @@ def attempt(
 
 
 def take(output: BinaryIO, seconds: float) -> bool:
-    """Whether a log could be locked in time. Commands that print to it hold the lock as well, until the last is gone.
+    """Locks a log; returns whether that worked in time. Commands that print to it hold the lock until they end.
 
-    The log rather than the run's folder: between machines, file systems share locks of files alone. Those without any
-    do without.
+    The log rather than the run's folder: between machines, file systems share locks on files only. File systems
+    without locks have no such protection.
     """
     import fcntl
 
@@ -275,8 +276,8 @@ def take(output: BinaryIO, seconds: float) -> bool:
 
 
 def _run(command: Sequence[str], output: BinaryIO, env: Mapping[str, str], cwd: str) -> int:
-    """The exit code of a command, which is stopped where this task is cancelled."""
-    # Ray cancels by a simulated SIGINT, which workers of a cluster that was begun in the background ignore.
+    """Runs a command, stopped if this task is cancelled, and returns its exit code."""
+    # Ray cancels by a simulated SIGINT, which workers of a cluster started in the background ignore.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     python = sys.executable if command[0] == PYTHON else command[0]
     process = start([python, *command[1:]], output=output, env=env, cwd=cwd if os.path.isdir(cwd) else None)

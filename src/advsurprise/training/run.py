@@ -44,9 +44,9 @@ class RunResult:
     metrics: dict[str, float]
     """Metrics of the last update, mean over seeds; empty if there was nothing left to train."""
     finished: bool
-    """Whether it was trained to its end."""
+    """Whether all its updates are done."""
     signal: int = 0
-    """Number of the signal received while it ran, 0 if none; in its last update one comes too late to stop it."""
+    """Number of the signal received while it ran, 0 if none; in the last update it comes too late to stop it."""
 
     @property
     def stopped_by(self) -> int:
@@ -59,7 +59,7 @@ class Prepared:
     """A run that is ready for its next update."""
 
     loop: Loop
-    """What trains it."""
+    """The loop that trains it."""
     state: TrainState
     """Its state."""
     done: int
@@ -81,15 +81,15 @@ def train(
     """Trains into a folder; an existing run there is continued. SIGINT and SIGTERM stop it after the current update.
 
     progress: makes another sink for the metrics, such as a console, once the run is ready.
-    trackers: names of trackers (`training.track`); those that the run had before if left out.
-    loop: the run's own if left out; one that is given is not closed.
+    trackers: names of trackers (`training.track`); default: those that the run had before.
+    loop: default: the run's own. A given loop is not closed.
     """
     prepared = prepare(cfg, folder, fresh=fresh, log=log, progress=progress, trackers=trackers, loop=loop)
     with prepared as run, stop_signals() as stop:
         state, done, values = run.state, run.done, {}
         ended = done >= cfg.updates or bool(stop)
         while not ended:
-            begun = time.perf_counter()
+            start = time.perf_counter()
             with memory.refuse_overflow(cfg, run.loop):
                 try:
                     state, values = jax.block_until_ready(run.loop.update(state))
@@ -97,11 +97,11 @@ def train(
                     save_without_worlds(folder, cfg, done, state, log)
                     raise
             done += 1
-            rows = metric_rows(values, cfg, done, time.perf_counter() - begun)
+            rows = metric_rows(values, cfg, done, time.perf_counter() - start)
             check_finite(rows, folder)
             for row in rows:
                 run.sink.write(row)
-            # Looked at once, for the loop and for the checkpoint: a signal between two looks would end a run unsaved.
+            # Read once, for the loop and for the checkpoint: a signal between two reads would end a run unsaved.
             ended = done >= cfg.updates or bool(stop)
             if ended or done % cfg.save_every == 0:
                 save(folder, cfg, done, run.loop.saved(state))
@@ -123,7 +123,7 @@ def prepare(
     trackers: Sequence[str] | None,
     loop: Loop | None,
 ) -> Iterator[Prepared]:
-    """The one place where a run is made ready: compile cache, loop, folder, state and sinks, closed at the end.
+    """Prepares a run: compilation cache, loop, folder, state and sinks, closed at the end.
 
     What cannot be trained is refused before anything is written or removed.
     """
@@ -148,7 +148,7 @@ def prepare(
 
 
 def keep_compiled() -> None:
-    """Keeps compiled programs for the next time, unless jax has a setting of its own."""
+    """Caches compiled programs on disk, unless a cache of jax is configured already."""
     home = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
     if jax.config.jax_compilation_cache_dir is None:  # pyright: ignore[reportAttributeAccessIssue]
         jax.config.update("jax_compilation_cache_dir", str(home / "advsurprise" / "jax"))
@@ -157,8 +157,8 @@ def keep_compiled() -> None:
 
 def restore(loop: Loop, folder: pathlib.Path, log: Log) -> tuple[TrainState, int]:
     """State and updates done of the newest good checkpoint, or of a new run."""
-    record, complaints = checkpoint.newest_good(folder / CHECKPOINTS)
-    for sentence in complaints:
+    record, skipped = checkpoint.newest_good(folder / CHECKPOINTS)
+    for sentence in skipped:
         log(sentence)
     if record is None:
         return loop.init(), 0
@@ -174,16 +174,16 @@ def save(folder: pathlib.Path, cfg: RunConfig, number: int, state: TrainState) -
 
 
 def save_without_worlds(folder: pathlib.Path, cfg: RunConfig, number: int, state: TrainState, log: Log) -> None:
-    """Writes a checkpoint after update `number` of a run whose world failed in the next, unless there is one."""
+    """Writes a checkpoint after update `number` of a run whose world failed in the next one, unless it exists."""
     record, _ = checkpoint.newest_good(folder / CHECKPOINTS)
     saved = checkpoint.read_record(record)["step"] if record else 0
     if number > saved:
         save(folder, cfg, number, state)
-        log(f"saved update {number} of {folder}; resumed, it begins new episodes")
+        log(f"saved update {number} of {folder}; a resumed run starts new episodes")
 
 
 def updates_done(folder: pathlib.Path) -> int:
-    """Updates behind the newest good checkpoint of a run."""
+    """Number of updates at the newest good checkpoint of a run."""
     record, _ = checkpoint.newest_good(folder / CHECKPOINTS)
     return 0 if record is None else checkpoint.read_record(record)["step"]
 
@@ -191,9 +191,9 @@ def updates_done(folder: pathlib.Path) -> int:
 def load_agents(folder: pathlib.Path) -> tuple[RunConfig, list[Agent], int]:
     """A trained run: its configuration, one agent per seed, and the updates done."""
     cfg = read_run(folder)
-    record, complaints = checkpoint.newest_good(folder / CHECKPOINTS)
+    record, skipped = checkpoint.newest_good(folder / CHECKPOINTS)
     if record is None:
-        reason = f": {complaints[0]}" if complaints else ""
+        reason = f": {skipped[0]}" if skipped else ""
         raise UserError(f"{folder} holds no good checkpoint{reason}")
     agents, updates = loops.load_agents(cfg, record)
     return cfg, agents, updates

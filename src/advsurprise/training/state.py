@@ -19,27 +19,27 @@ from advsurprise.types import Rollout
 
 
 class TrainState(eqx.Module):
-    """All that a run is between two updates. It is saved whole, and in pure worlds nothing else is needed to continue.
+    """Full state of a run between two updates. All of it is saved, and in pure worlds nothing else is needed to resume.
 
     Every leaf has a leading axis S, one entry per seed.
     """
 
     learner: Learner
     carry: Any
-    """Where collecting is: worlds and memories of all bodies."""
+    """State of collecting: worlds and memories of all bodies."""
     update: Int[Array, "..."]
-    """Updates done."""
+    """Number of updates done."""
     key: Key[Array, "..."]
     """The run's key. Every update's keys are folded from it, so it never changes."""
 
 
 @runtime_checkable
 class Loop(Protocol):
-    """What a driver needs of a training loop."""
+    """Interface of a training loop."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should know of how the world is run, a line each."""
+        """What the user should know about how the world is run, one line each."""
         ...
 
     def init(self) -> TrainState:
@@ -74,7 +74,7 @@ def priming_length(method: AbstractMethod, bodies: int) -> int:
 
 
 def primed(agent: Agent, collector: ScanCollector, *, key: PRNGKeyArray) -> Agent:
-    """The agent after its method has seen some random steps, if it asks for them. They are no part of training."""
+    """The agent after its method has seen some random steps, if it asks for them. They do not count as training."""
     if not agent.method.priming:
         return agent
     start_key, collect_key = prime_keys(key)
@@ -95,7 +95,7 @@ def prime_keys(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray]:
 
 
 def split_seeds(agents: Agent, seeds: int) -> list[Agent]:
-    """One agent per seed, of those of all seeds [S, …]."""
+    """One agent per seed, from the agents of all seeds [S, …]."""
     return [jax.tree.map(lambda leaf, seed=seed: leaf[seed], agents) for seed in range(seeds)]
 
 
@@ -105,7 +105,7 @@ def seed_keys(seeds: tuple[int, ...]) -> Key[Array, " S"]:
 
 
 def init_keys(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, PRNGKeyArray]:
-    """Keys of a seed's beginning, for the agent, the world and priming."""
+    """First keys of a seed, for the agent, the world and priming."""
     agent_key, world_key, prime_key = jax.random.split(jax.random.fold_in(key, 0), 3)
     return agent_key, world_key, prime_key
 
@@ -117,11 +117,11 @@ def first_tail(agent: Agent, bodies: int, length: int) -> Tail | None:
 
 
 def rate_factor(cfg: RunConfig, update: Int[Array, ""]) -> Float[Array, ""] | None:
-    """Factor on the policies' learning rate in the update after `update` others."""
+    """Factor on the policies' learning rate in update number `update`, from 0."""
     return ppo.rate_factor(cfg.ppo, update.astype(jnp.float32) * cfg.steps_per_update)
 
 
 def update_keys(key: PRNGKeyArray, update: Int[Array, ""]) -> tuple[PRNGKeyArray, PRNGKeyArray]:
-    """Keys of the update after `update` others, for collecting and for learning."""
+    """Keys of update number `update`, from 0, for collecting and for learning."""
     collect_key, learn_key = jax.random.split(jax.random.fold_in(key, update + 1))
     return collect_key, learn_key

@@ -1,4 +1,4 @@
-"""Trees of arrays as named tensors: what a checkpoint writes down of each leaf, and the leaf again from that."""
+"""Trees of arrays as named tensors: how a checkpoint stores each leaf, and how it is restored."""
 
 import pathlib
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class CheckpointError(UserError):
 
 @dataclass(frozen=True)
 class Leaf:
-    """What the record says of one array."""
+    """Entry of one array in the record."""
 
     shape: tuple[int, ...]
     """Shape in the tree; for random keys, without the words of the key."""
@@ -68,7 +68,7 @@ def _is_key(leaf: Any) -> bool:
 
 
 def describe(leaf: Any) -> Leaf:
-    """What the record says of an array."""
+    """Entry of an array in the record."""
     key_impl = str(jax.random.key_impl(leaf)) if _is_key(leaf) else None
     return Leaf(shape=tuple(leaf.shape), dtype=str(leaf.dtype), key_impl=key_impl)
 
@@ -79,7 +79,7 @@ def raw_bits(leaf: Any) -> np.ndarray:
 
 
 class Stored(NamedTuple):
-    """The tensor in the file for a leaf."""
+    """The tensor that stores a leaf in the file."""
 
     shape: tuple[int, ...]
     """Shape of the tensor; for random keys, with the words of the key."""
@@ -88,7 +88,7 @@ class Stored(NamedTuple):
 
 
 def stored(leaf: Any) -> Stored:
-    """The tensor that a leaf is written as."""
+    """The tensor that stores a leaf."""
     if _is_key(leaf):
         leaf = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype))
     return Stored(tuple(leaf.shape), np.dtype(leaf.dtype))
@@ -118,11 +118,11 @@ def _restore_key(path: pathlib.Path, name: str, words: np.ndarray, like: Any, ke
 
 
 ANY_LENGTH = (-1,)
-"""Shape of a leaf of a tree to load into that may be as long as it was saved."""
+"""Shape of a leaf to load that takes the length it was saved with."""
 
 
 def with_saved_lengths(saved: dict[str, Leaf], wanted: dict[str, Any]) -> dict[str, Any]:
-    """The leaves that are wanted, those of any length as long as they were saved."""
+    """The wanted leaves, with the saved length for those of any length."""
 
     def as_saved(name: str, leaf: Any) -> Any:
         known = name in saved and len(saved[name].shape) == 1
@@ -132,12 +132,12 @@ def with_saved_lengths(saved: dict[str, Leaf], wanted: dict[str, Any]) -> dict[s
 
 
 def check_leaves(path: pathlib.Path, saved: dict[str, Leaf], wanted: dict[str, Any]) -> None:
-    """Refuses a checkpoint whose leaves are not those that are wanted."""
+    """Refuses a checkpoint whose leaves are not the wanted ones."""
     other = "it was saved by another method, setting or version of advsurprise"
     if missing := [name for name in wanted if name not in saved]:
         raise CheckpointError(f"{path} has no leaf {missing[0]!r}, which is needed: {other}")
     if extra := [name for name in saved if name not in wanted]:
-        raise CheckpointError(f"{path} has a leaf {extra[0]!r} too many: {other}")
+        raise CheckpointError(f"{path} has an unexpected leaf {extra[0]!r}: {other}")
     for name, leaf in wanted.items():
         have = saved[name]
         if have.shape != tuple(leaf.shape):
@@ -156,7 +156,7 @@ def parse(path: pathlib.Path, data: bytes, expected: dict[str, Stored]) -> dict[
         raise CheckpointError(f"the tensors of {path} are not a safetensors file: {error}") from error
     described = {name: (tuple(tensor["shape"]), tensor["dtype"]) for name, tensor in tensors.items()}
     if described != {name: (leaf.shape, _SAFETENSORS_NAME[leaf.dtype]) for name, leaf in expected.items()}:
-        raise CheckpointError(f"the tensors of {path} are not those that it lists")
+        raise CheckpointError(f"the tensors of {path} do not match its list of leaves")
     return {
         name: np.frombuffer(tensors[name]["data"], dtype=leaf.dtype).reshape(leaf.shape).copy()
         for name, leaf in expected.items()

@@ -1,8 +1,8 @@
-"""Runs in place of a command, and turns into it: `tied.py PARENT PROGRAM ARGUMENT...`. The command then ends when the
-process that started it does, however that ends, so that nothing is trained on behalf of nobody. Linux only: elsewhere
-it outlives a parent that is killed.
+"""Wrapper that ties a command to its parent process: `tied.py PARENT PROGRAM ARGUMENT...`. The command is killed when
+the parent ends, however that happens, so that no orphan keeps training. Linux only: elsewhere it outlives a parent that
+is killed.
 
-Started by its path and without site packages, so that it costs next to nothing.
+Run by its path and without site packages, so that it costs next to nothing.
 """
 
 import os
@@ -13,15 +13,15 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(parent: int, command: list[str]) -> None:
-    """Ties itself to its parent, and becomes the command."""
+    """Ties this process to its parent, and replaces it with the command."""
     if sys.platform == "linux":
         import ctypes
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        # The parent may have died before: nobody would send the signal then.
+        # If the parent has died already, the signal never comes.
         if os.getppid() != parent:
             sys.exit(1)
-    # Ray's processes have signals blocked, which is inherited.
+    # Ray blocks signals in its processes, and children inherit that.
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     os.execvp(command[0], command)
 

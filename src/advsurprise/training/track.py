@@ -1,6 +1,6 @@
-"""Trackers: what people watch runs with. They get the rows of metrics.jsonl, and none of them ever stops a run.
+"""Trackers: TensorBoard and Weights & Biases. They get the rows of metrics.jsonl, and never stop a run if they fail.
 
-track/trackers.json     the trackers of the run, for when it is continued
+track/trackers.json     the trackers of the run, for when it is resumed
 track/tensorboard/      event files: tensorboard --logdir RUN
 track/wandb/            Weights & Biases, offline unless WANDB_MODE says otherwise
 """
@@ -27,11 +27,11 @@ from advsurprise.types import SHARE
 RECORD = "trackers.json"
 EXTRA = "track"
 NONE = "none"
-"""The word that switches tracking off."""
+"""Turns tracking off."""
 
 
 def read_names(text: str) -> tuple[str, ...]:
-    """Names of trackers with commas between them; an extra that is missing shows here, before anything is trained."""
+    """Names from a comma-separated list; a missing extra is refused here, before anything is trained."""
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
     if names == (NONE,):
         return ()
@@ -43,7 +43,7 @@ def read_names(text: str) -> tuple[str, ...]:
 
 
 def remember(folder: pathlib.Path, names: Sequence[str]) -> None:
-    """Keeps the trackers of a run for when it is continued."""
+    """Saves the trackers of a run for when it is resumed."""
     path = folder / TRACK / RECORD
     if not names and not path.exists():
         return
@@ -53,7 +53,7 @@ def remember(folder: pathlib.Path, names: Sequence[str]) -> None:
 
 
 def remembered(folder: pathlib.Path) -> tuple[str, ...]:
-    """The trackers of the run in a folder."""
+    """The saved trackers of the run in a folder."""
     names = read_json(folder / TRACK / RECORD).get("trackers")
     return tuple(name for name in TRACKERS if isinstance(names, list) and name in names)
 
@@ -61,21 +61,21 @@ def remembered(folder: pathlib.Path) -> tuple[str, ...]:
 def open_trackers(
     cfg: RunConfig, folder: pathlib.Path, names: Sequence[str] | None, *, resume_step: int, log: Callable[[str], None]
 ) -> list[Sink]:
-    """The trackers of a run: those named, which are kept for later, or those it had before.
+    """Opens the trackers of a run: those named, which are saved for later, or by default those it had before.
 
-    resume_step: the last step of which there are rows already; what a tracker has got of later steps is repeated.
+    resume_step: last step that has rows already; trackers get later steps again.
     """
     if names is None:
         names = remembered(folder)
     else:
         remember(folder, names)
     for name in names:
-        log(f"{name} gets the metrics; look at them with: {LOOK[name].format(folder=folder)}")
+        log(f"logging to {name}; view it with: {LOOK[name].format(folder=folder)}")
     return [Guarded(name, functools.partial(TRACKERS[name], cfg, folder, resume_step)) for name in names]
 
 
 class Guarded:
-    """A tracker that may fail: then there is one warning, and it is left alone for the rest of the run."""
+    """A tracker that may fail: it then gives one warning and is ignored for the rest of the run."""
 
     def __init__(self, name: str, make: Callable[[], Sink]) -> None:
         self._name, self._sink = name, None
@@ -95,13 +95,13 @@ class Guarded:
         except Exception as error:
             self._sink = None
             why = str(error) if isinstance(error, MissingExtra) else f"{type(error).__name__}: {error}"
-            sentence = f"{self._name} gets no more rows, training goes on: {why}"
+            sentence = f"{self._name} gets no more rows, training continues: {why}"
             warnings.warn(" ".join(sentence.split()), TrackWarning, stacklevel=2)
 
 
 def numbers(row: Row) -> dict[str, float]:
-    """What a tracker gets of a row: finite numbers, under a heading for the seed; no shares of bins, since a chart of
-    each would bury the others."""
+    """What a tracker gets from a row: finite numbers, grouped by seed; no shares of bins, whose many charts would bury
+    the others."""
     heading = f"seed_{row['seed']}/" if "seed" in row else ""
     wanted = {name: row[name] for name in row if name not in ("step", "seed") and not name.startswith(SHARE)}
     return {
@@ -114,7 +114,7 @@ def numbers(row: Row) -> dict[str, float]:
 class TensorBoard:
     """Event files with one event per row.
 
-    Written at once: the queue of tensorboardX's own writer blocks for ever when the disk is full.
+    Written synchronously: the queue of tensorboardX's own writer blocks forever when the disk is full.
     """
 
     def __init__(self, cfg: RunConfig, folder: pathlib.Path, resume_step: int) -> None:
@@ -123,11 +123,11 @@ class TensorBoard:
         writer, self._events, self._summaries = (importlib.import_module(f"tensorboardX.{part}") for part in parts)
         home = folder / TRACK / "tensorboard"
         home.mkdir(parents=True, exist_ok=True)
-        # Files are named by the second, and read in the order of their names: two of one second must differ.
+        # File names contain the second and are read in order: two from the same second must differ.
         self._file = writer.EventsWriter(str(home / "events"), f".{time.time_ns()}")
-        # TensorBoard hides what earlier files hold from here on.
-        begun = self._events.SessionLog(status=self._events.SessionLog.START)
-        self._write(self._events.Event(wall_time=time.time(), step=resume_step + 1, session_log=begun))
+        # TensorBoard then hides events of earlier files from this step on.
+        start = self._events.SessionLog(status=self._events.SessionLog.START)
+        self._write(self._events.Event(wall_time=time.time(), step=resume_step + 1, session_log=start))
 
     def write(self, row: Row) -> None:
         values = [self._summaries.Summary.Value(tag=tag, simple_value=value) for tag, value in numbers(row).items()]
@@ -143,7 +143,7 @@ class TensorBoard:
 
 
 class WandB:
-    """A run of Weights & Biases, the same one when training is continued; its steps are environment steps."""
+    """A run of Weights & Biases, the same one when training is resumed; its steps are environment steps."""
 
     def __init__(self, cfg: RunConfig, folder: pathlib.Path, resume_step: int) -> None:
         wandb = require("wandb", extra=EXTRA)
@@ -156,12 +156,12 @@ class WandB:
             config=cfg.as_dict(),
             mode=mode,
             resume=None if mode == "offline" else "allow",
-            # Standard output and error are ours.
+            # Keep wandb off standard output and error.
             settings=wandb.Settings(silent=True, console="off"),
         )
 
     def write(self, row: Row) -> None:
-        # Rows of all seeds at a step become one of theirs.
+        # wandb merges the rows of all seeds at a step.
         self._run.log(numbers(row), step=int(row["step"]))
 
     def close(self) -> None:
@@ -171,4 +171,4 @@ class WandB:
 TRACKERS: dict[str, Callable[[RunConfig, pathlib.Path, int], Sink]] = {"tensorboard": TensorBoard, "wandb": WandB}
 PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 LOOK = {"tensorboard": "tensorboard --logdir {folder}", "wandb": "wandb sync {folder}/track/wandb/offline-run-*"}
-"""How a person gets to see what each has written."""
+"""Command that shows what each has written."""

@@ -1,4 +1,4 @@
-"""Which software a result was made with."""
+"""Software versions that a result was made with."""
 
 import functools
 import importlib.metadata
@@ -17,7 +17,7 @@ Versions = dict[str, str | None]
 
 @functools.cache
 def versions() -> Versions:
-    """What the result of a run depends on: interpreter, libraries, this package and its commit where it has one."""
+    """What results depend on: interpreter, libraries, this package and its commit, if it has one."""
     return {
         "python": platform.python_version(),
         "jax": jax.__version__,
@@ -29,13 +29,13 @@ def versions() -> Versions:
 
 
 def _commit() -> str | None:
-    """Commit of this package's own checkout; None where it was installed (a user's repository around it is not it)."""
+    """Commit of this package's checkout; None if it was installed, even inside a repository of the user."""
     root = pathlib.Path(__file__).parents[3]
     if not (root / ".git").exists():
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        # Optional locks off: looking at the tree must never get in the way of somebody's git command.
+        # No optional locks: this must never block a git command of the user.
         environment = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True, env=environment)
     except (OSError, subprocess.SubprocessError):

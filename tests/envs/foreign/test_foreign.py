@@ -89,7 +89,7 @@ def test_numbers_made_of_true_and_false_are_classes():
         ("corridor:Corridor", {"gaol": 2}, "has no field 'gaol'; did you mean 'goal'?"),
         ("corridor:Corridor", {"goal": 2.5}, "goal must be a whole number, not 2.5"),
         ("corridor:Corridor", {"size": "big"}, "size must be a whole number, not 'big'"),
-        ("corridor:with_params", {}, r"needs a value: --set env.name=VALUE"),
+        ("corridor:with_params", {}, r"needs a value for name: add --set env.name=VALUE"),
         ("no_such_package.module:make", {}, "could not be imported: ModuleNotFoundError: No module named 'no_such"),
         ("corridor:NoStepEnv", {}, r"NoStepEnv has no step_env\(key, state, action, params\)"),
         ("corridor:NotATree", {}, r"state of reset is not a pytree of arrays: state\['board'\] is a Board"),
@@ -98,7 +98,7 @@ def test_numbers_made_of_true_and_false_are_classes():
         ("corridor:Branching", {}, "step_env cannot be compiled: TracerBoolConversionError"),
         ("corridor:Short", {}, r"step_env must return \(obs, state, reward, done, info\) or .* not a tuple of 3"),
         ("corridor:Narrowing", {}, "state.noise is float32 after reset and int32 after a step"),
-        ("corridor:Continuous", {}, "continuous actions cannot be trained"),
+        ("corridor:Continuous", {}, "continuous actions are not supported"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_with_a_sentence(name, fields, sentence):
@@ -117,11 +117,11 @@ def _problems(name, fields=None):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("corridor:Remembering", "changes the environment itself (its attribute 'last')"),
-        ("corridor:Dice", "step_env depends on Python's state: traced twice it is two different programs"),
+        ("corridor:Remembering", "changes the environment's attribute 'last'"),
+        ("corridor:Dice", "step_env is not a pure function: tracing it twice gave two different programs"),
         pytest.param(
             "corridor:Callback",
-            "the same key and actions gave other results the second time",
+            "the same key and actions gave different results the second time",
             marks=pytest.mark.long,
         ),
     ],
@@ -190,7 +190,7 @@ def test_train_refuses_continuous_actions(capsys, tmp_path):
         cli.main(["train", "--env", "corridor:Continuous", "--out", str(tmp_path / "run")])
     assert left.value.code == 2
     said = capsys.readouterr().err
-    assert "continuous actions cannot be trained" in said
+    assert "continuous actions are not supported" in said
     assert "learning/networks.py" in said
     assert not (tmp_path / "run").exists()
 
@@ -206,7 +206,7 @@ def test_the_folder_of_a_run_calls_no_function_that_the_user_has_not_named(tmp_p
             cli.main([verb, str(run)])
         assert left.value.code == 2
         assert victim.exists()
-    assert "name it yourself" in capsys.readouterr().err
+    assert "if you trust it, add --allow" in capsys.readouterr().err
     # Named, it is called.
     with pytest.raises(SystemExit):
         cli.main(["resume", str(run), "--allow", "shutil:rmtree"])

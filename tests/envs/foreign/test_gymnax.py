@@ -94,7 +94,7 @@ def test_how_observations_are_shown(name, kind, shape, classes):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("gymnax:Pendulum-v1", "continuous actions cannot be trained"),
+        ("gymnax:Pendulum-v1", "continuous actions are not supported"),
         ("gymnax:Breakout-MinAtr", "gymnax has no environment 'Breakout-MinAtr'; did you mean 'Breakout-MinAtar'?"),
         ("pgx:minatar-asterx", "pgx has no game 'minatar-asterx'; did you mean 'minatar-asterix'?"),
         ("pgx:tic_tac_toe", "a game for 2 players"),
@@ -130,7 +130,7 @@ def test_gymnaxs_own_wrappers_take_our_worlds():
     wrapped = purerl.LogWrapper(purerl.FlattenObservationWrapper(env))
     obs, _ = jax.eval_shape(wrapped.reset, jax.random.PRNGKey(0), env.default_params)
     assert obs.shape == (3 * 3 * env.world.spec.num_classes,)
-    with pytest.raises(UserError, match="nothing to write one-hot"):
+    with pytest.raises(UserError, match="no classes to one-hot encode"):
         envs.as_gymnax("gymnax:CartPole-v1", one_hot=True)
 
 

@@ -333,5 +333,5 @@ def test_leftovers_are_removed_by_instance_id(make, tmp_path):
     assert _gone(instance_id)
     assert not any(segment.exists() for segment in segments)
     assert other.step(1).reward == 4
-    with pytest.raises(ValueError, match="not the id"):
+    with pytest.raises(ValueError, match="not an instance id"):
         doom_engine.remove_leftovers(["../x"])

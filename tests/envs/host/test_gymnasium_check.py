@@ -47,8 +47,8 @@ SOUND = inspect.getsource(Grid).replace("Grid", "Env")
     [
         ("spaces.Discrete(4)", "spaces.Box(-1, 1, (2,), np.float32)", "action_space is Box"),
         ("spaces.Discrete(4)", "4", "action_space must be a gymnasium space, not 4"),
-        ("spaces.Box(10, 12, (5, 5), np.int64)", "spaces.Dict(a=spaces.Discrete(2))", "observation_space is Dict"),
-        ("spaces.Box(10, 12, (5, 5), np.int64)", "None", "observation_space must be a gymnasium space, not missing"),
+        ("spaces.Box(10, 12, (5, 5), np.int64)", "spaces.Dict(a=spaces.Discrete(2))", "observation_space Dict"),
+        ("spaces.Box(10, 12, (5, 5), np.int64)", "None", "observation_space must be a gymnasium space, but is missing"),
         ("spaces.Box(10, 12, (5, 5), np.int64)", "spaces.Box(10, 12, (5, 4), np.int64)", "has shape (5, 5), but"),
         ("spaces.Box(10, 12, (5, 5), np.int64)", "spaces.Box(10, 12, (5, 5), np.uint8)", "has dtype int64, but"),
         ("spaces.Box(10, 12, (5, 5), np.int64)", "spaces.Box(10, 11, (5, 5), np.int64)", "is not within"),

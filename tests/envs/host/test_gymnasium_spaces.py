@@ -54,9 +54,9 @@ def test_observation_spaces(space, kind, shape, dtype, classes):
 @pytest.mark.parametrize(
     ("space", "sentence"),
     [
-        (spaces.Dict(a=spaces.Discrete(2)), r"observation_space is Dict\('a': Discrete\(2\)\).*FlattenObservation"),
-        (spaces.Tuple([spaces.Discrete(2)]), r"observation_space is Tuple.*accepted are Box"),
-        (spaces.Graph(spaces.Discrete(2), None), r"observation_space is Graph.*accepted are Box"),
+        (spaces.Dict(a=spaces.Discrete(2)), r"observation_space Dict\('a': Discrete\(2\)\).*FlattenObservation"),
+        (spaces.Tuple([spaces.Discrete(2)]), r"observation_space Tuple.*use Box"),
+        (spaces.Graph(spaces.Discrete(2), None), r"observation_space Graph.*use Box"),
         (spaces.Box(0, 255, (3, 84, 84), np.uint8), r"shape \(3, 84, 84\), which looks like channels first"),
         (spaces.Box(0, 1, (2, 2, 2, 2), np.float32), r"shape \(2, 2, 2, 2\); shapes of 1 to 3 axes"),
         (spaces.Box(0, 1, (0,), np.float32), r"shape \(0,\)"),
@@ -72,7 +72,7 @@ def test_observation_spaces_that_are_refused(space, sentence):
 @pytest.mark.parametrize(
     ("space", "sentence"),
     [
-        (spaces.Box(-1, 1, (2,), np.float32), "and continuous actions cannot be trained"),
+        (spaces.Box(-1, 1, (2,), np.float32), "and continuous actions are not supported"),
         (spaces.MultiBinary(3), "only Discrete actions are accepted"),
         (spaces.MultiDiscrete([2, 2]), "only Discrete actions are accepted"),
     ],
@@ -97,7 +97,7 @@ def test_a_number_that_is_not_finite_is_named(tmp_path):
     )
     host = open_host(f"{path}:Grid", 1)
     host.reset(0)
-    with pytest.raises(UserError, match=r"nan\.py:Grid: an observation holds a number that is not finite"):
+    with pytest.raises(UserError, match=r"nan\.py:Grid: an observation contains a number that is not finite"):
         list(play(host, [[0]]))
 
 

@@ -46,7 +46,7 @@ def test_a_worker_that_was_killed_is_replaced_and_nobody_else_notices():
         before = walk(host, 3)[-1]
         kill(host, 1)
         with pytest.warns(
-            RuntimeWarning, match=r"worker 2 of 2 died \(killed by signal 9\); its 4 bodies began new ep"
+            RuntimeWarning, match=r"worker 2 of 2 died \(killed by signal 9\); its 4 bodies started new ep"
         ):
             now = step(host, RIGHT)
         # Rows are dealt out in turn: every second body is the second worker's.
@@ -124,7 +124,7 @@ def test_a_death_outside_of_a_step():
 def test_the_error_of_a_body_is_in_the_warning(workers):
     with open_pool(workers=workers, seeds=1, bodies=2, groups=1) as host:
         before = reset(host, KEYS[:1]).obs.copy()
-        with pytest.warns(RuntimeWarning, match=r"died \(ArithmeticError: the walk fell over\); its 2 bodies began"):
+        with pytest.warns(RuntimeWarning, match=r"died \(ArithmeticError: the walk fell over\); its 2 bodies started"):
             now = step(host, [[RIGHT, RAISE]])
         assert now.truncated.all()
         assert np.array_equal(now.final_obs, before)
@@ -133,7 +133,7 @@ def test_the_error_of_a_body_is_in_the_warning(workers):
 def test_three_deaths_in_a_row_are_too_many():
     with open_pool(workers=1, seeds=1, bodies=1) as host:
         reset(host, KEYS[:1])
-        with pytest.warns(RuntimeWarning, match=r"died \(exit code 7\); its 1 body began"):
+        with pytest.warns(RuntimeWarning, match=r"died \(exit code 7\); its 1 body started"):
             step(host, DIE)
         step(host, NOOP)
         for _ in range(2):

@@ -1,1 +1,1 @@
-"""Pure worlds of other JAX libraries, compiled into our loops. What was tried: docs/foreign_worlds.md."""
+"""Pure worlds of other JAX libraries, compiled into our loops. Guide: docs/foreign_worlds.md."""

@@ -1,6 +1,7 @@
-"""`advsurprise check-env` for pure worlds of other JAX libraries: what is wrong, a sentence for each fault.
+"""`advsurprise check-env` for pure worlds of other JAX libraries: reports what is wrong.
 
-What cannot be compiled is detected by tracing, what depends on more than its arguments by tracing and running twice.
+Tracing detects code that cannot be compiled; tracing and running twice detects functions that depend on more than their
+arguments.
 """
 
 import contextlib
@@ -24,20 +25,20 @@ from advsurprise.types import TimeStep
 
 BODIES = 8
 STEPS = 500
-"""Steps of each body in which an episode should end."""
+"""Random steps of each body, within which an episode should end."""
 
 
 class Played(NamedTuple):
     """Random play, axes [time, body, …]."""
 
     timestep: TimeStep
-    """What the world said."""
+    """The world's timesteps."""
     seconds: float
-    """How long it took, compiled."""
+    """Run time of the compiled program."""
 
 
 def check(name: str, fields: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Makes a world, tries it out and reports, as `host.check` does. Never raises for what the world does wrong."""
+    """Makes a world, tries it out and reports, as `host.check` does; faults of the world are reported, not raised."""
     allow(name)
     findings, fields = Findings(), fields or {}
     library = name.partition(":")[0]
@@ -45,7 +46,7 @@ def check(name: str, fields: dict[str, Any] | None = None) -> dict[str, Any]:
         require(library, extra=library)
     report: dict[str, Any] = {"env": name, "ok": False, "problems": findings.problems, "notes": findings.notes}
     report |= {"observation": None, "actions": None, "kind": None, "density": None, "steps_per_s": None}
-    # What the world prints must not mix with the report.
+    # Keeps what the world prints out of the report.
     with contextlib.redirect_stdout(sys.stderr), warnings_as_notes(findings), as_problems(findings, "making it"):
         _examine(load.make(name, fields), findings, report)
     report["ok"] = not findings.problems
@@ -54,7 +55,7 @@ def check(name: str, fields: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 def _examine(made: Made, findings: Findings, report: dict[str, Any]) -> None:
-    """From the outside in; what an earlier fault makes meaningless is left out."""
+    """Runs the checks in order, skipping those that an earlier fault makes meaningless."""
     with as_problems(findings, "action_space"):
         number, _ = describe_actions(made)
         report["actions"] = f"Discrete({number})"
@@ -63,14 +64,14 @@ def _examine(made: Made, findings: Findings, report: dict[str, Any]) -> None:
         obs, state = world.read_reset(made)
         report["observation"] = world.form(obs)
         if report["actions"] is None:
-            return  # traced with an action that is not one of its own, a step says nothing
+            return  # a step cannot be traced without a valid action
         shapes = world.read_step(made, obs, state)
         reading = world.read_observations(made, obs, shapes)
         report |= {"kind": reading.kind, "density": DENSITIES[reading.kind]}
     for changed in _changed(before, made.env):
         findings.problem(
-            f"{made.name}: reset or step_env changes the environment itself (its attribute {changed!r}): compiled, "
-            "that happens once and never again; keep what changes in the state"
+            f"{made.name}: reset or step_env changes the environment's attribute {changed!r}, which compiled code does "
+            "only once; keep values that change in the state"
         )
     if shapes is not None and not findings.problems:
         _check_tracing(made, shapes, findings)
@@ -80,13 +81,13 @@ def _examine(made: Made, findings: Findings, report: dict[str, Any]) -> None:
 
 
 def _changed(before: dict[str, Any], env: Any) -> list[str]:
-    """Attributes that are others than they were."""
+    """Attributes whose values changed."""
     after = vars(env) if hasattr(env, "__dict__") else {}
     return [name for name in sorted(before.keys() | after.keys()) if before.get(name) is not after.get(name)]
 
 
 def _check_tracing(made: Made, state: Any, findings: Findings) -> None:
-    """Traced twice, a function of its arguments gives the same program, numbers in it included."""
+    """Checks that tracing twice gives the same program, constants included, as for any pure function."""
     key = jax.random.key(0)
     both = {
         "reset": lambda: jax.make_jaxpr(lambda key: world.reset(made, key))(key),
@@ -97,13 +98,13 @@ def _check_tracing(made: Made, state: Any, findings: Findings) -> None:
         same = _text(once) == _text(again) and len(once.consts) == len(again.consts)
         if not same or not all(map(_equal, once.consts, again.consts)):
             findings.problem(
-                f"{made.name}: {name} depends on Python's state: traced twice it is two different programs; draw all "
-                "randomness from key, and keep what changes in the state"
+                f"{made.name}: {name} is not a pure function: tracing it twice gave two different programs; draw all "
+                "randomness from key, and keep values that change in the state"
             )
 
 
 def _text(program: Any) -> str:
-    """A program in words, without addresses of functions in memory."""
+    """A program as text, without memory addresses."""
     return re.sub(r"0x[0-9a-f]+", "", str(program))
 
 
@@ -112,29 +113,29 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _check_play(env: ForeignEnv, findings: Findings, report: dict[str, Any]) -> None:
-    """Random play: numbers that are finite, episodes that end, the same for the same key and others for another."""
+    """Checks that random play gives finite numbers, ends episodes and depends on the key, and on nothing else."""
     program = jax.jit(lambda key: _play(env, key)).lower(jax.random.key(0)).compile()
     played = _timed(program, 0)
     again, other = _timed(program, 0).timestep, _timed(program, 1).timestep
     name, seen = env.spec.id, played.timestep
     if not all(map(_equal, jax.tree.leaves(seen), jax.tree.leaves(again))):
-        findings.problem(f"{name}: the same key and actions gave other results the second time")
+        findings.problem(f"{name}: the same key and actions gave different results the second time")
     for part, value in (("reward", seen.reward), ("observation", seen.obs), ("final observation", seen.final_obs)):
         if value.dtype.kind == "f" and not np.isfinite(value).all():
             findings.problem(f"{name}: a {part} is not a finite number")
     if env.spec.num_classes and int(seen.obs.max()) >= env.spec.num_classes:
-        findings.problem(f"{name}: an observation holds a class outside the {env.spec.num_classes} that it declares")
+        findings.problem(f"{name}: an observation contains a class outside the {env.spec.num_classes} declared")
     if not (seen.terminated | seen.truncated).any():
         findings.note(f"no episode ended within {STEPS} random steps of {BODIES} bodies")
     if _equal(seen.obs, other.obs) and _equal(seen.reward, other.reward):
-        findings.note(f"two keys gave the same {STEPS} steps: there is no randomness, or the key is not used")
+        findings.note(f"two keys gave the same {STEPS} steps: the world is deterministic or ignores the key")
     report["steps_per_s"] = round(BODIES * STEPS / played.seconds)
 
 
 def _timed(program: Any, seed: int) -> Played:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     timestep = jax.block_until_ready(program(jax.random.key(seed)))
-    return Played(jax.tree.map(np.asarray, timestep), time.perf_counter() - begun)
+    return Played(jax.tree.map(np.asarray, timestep), time.perf_counter() - start)
 
 
 def _play(env: ForeignEnv, key: Any) -> TimeStep:

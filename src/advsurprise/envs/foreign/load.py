@@ -1,6 +1,6 @@
 """Worlds of other JAX libraries by name: `gymnax:NAME`, `pgx:NAME`, or `package.module:function`, which returns one.
 
-Imports no jax: names are looked up at once, and packages are imported when a world is made.
+Imports no jax, so that looking up a name is fast; packages are imported when a world is made.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from advsurprise.envs.foreign.world import ForeignEnv
 
 LIBRARIES = {"gymnax": "an environment of gymnax", "pgx": "a game of pgx"}
-"""What can be written before the colon instead of a module, and what its worlds are."""
+"""Libraries that can be named before the colon instead of a module, and what their worlds are."""
 PLAIN = (bool, int, float, str)
 """Types of fields that can be set; others keep their defaults."""
 
@@ -34,14 +34,14 @@ class Made(NamedTuple):
     env: Any
     """The environment."""
     params: Any
-    """What its functions take as `params`; None if it has none."""
+    """The `params` of its functions; None if it has none."""
     fields: dict[str, Any]
     """Every field that can be set, and its value."""
 
 
 def is_foreign(name: str) -> bool:
-    """Whether a name is that of a world of another JAX library. Gymnasium's `package:Name-v0` is none: what follows the
-    colon is no identifier."""
+    """Whether a name is that of a world of another JAX library. Gymnasium's `package:Name-v0` is not: `Name-v0` is not
+    an identifier."""
     place, colon, rest = name.partition(":")
     if not colon or is_file_class(name):
         return False
@@ -49,34 +49,34 @@ def is_foreign(name: str) -> bool:
 
 
 def world(name: str) -> World:
-    """The pure world behind a name; whether there is one, and its fields, are known when it is made."""
+    """Registry entry for a name; whether the world exists, and its fields, are known only once it is made."""
     what = LIBRARIES.get(name.partition(":")[0], "a JAX environment with gymnax's interface")
     return World(name, what, "pure", functools.partial(_build, name), None, foreign=True)
 
 
 def _build(name: str, /, **fields: Any) -> "ForeignEnv":
     frozen = {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
-    # With their types: 1 and True are equal.
+    # Types are part of the cache key, since 1 == True.
     return _built(name, tuple((key, type(frozen[key]), frozen[key]) for key in sorted(frozen)))
 
 
 @functools.lru_cache(maxsize=32)
 def _built(name: str, fields: tuple[tuple[str, type, Any], ...]) -> "ForeignEnv":
-    """The same world for the same fields, so that what was compiled for it is used again."""
+    """The same world for the same fields, so that its compiled programs are reused."""
     from advsurprise.envs.foreign.world import build
 
     return build(make(name, {key: value for key, _, value in fields}))
 
 
 def make(name: str, fields: Mapping[str, Any]) -> Made:
-    """Makes an environment. `fields` go to the function (or class) that makes it where it has such a parameter, and to
-    the environment's own parameters otherwise."""
+    """Makes an environment. `fields` go to the function (or class) that makes it if it takes them, otherwise to the
+    environment's own parameters."""
     maker = find_maker(name)
     wanted = parameters(maker)
     given = {key: value for key, value in fields.items() if key in wanted}
     missing = [key for key, value in wanted.items() if value is inspect.Parameter.empty and key not in given]
     if missing:
-        raise UserError(f"{name} needs a value: --set env.{missing[0]}=VALUE")
+        raise UserError(f"{name} needs a value for {missing[0]}: add --set env.{missing[0]}=VALUE")
     hints = {key: type(value) if type(value) in PLAIN else Any for key, value in wanted.items()}
     check_fields(name, hints, given)
     made = attempt(f"{name} could not be made", lambda: maker(**given))
@@ -89,7 +89,7 @@ def make(name: str, fields: Mapping[str, Any]) -> Made:
 
 
 def find_maker(name: str) -> Callable[..., Any]:
-    """The function or class that makes an environment. Its module is imported, with all that this does."""
+    """The function or class that makes an environment; this imports its module, which runs its code."""
     place, _, rest = name.partition(":")
     if place == "gymnax":
         gymnax = require("gymnax", extra="gymnax")
@@ -113,7 +113,7 @@ def find_maker(name: str) -> Callable[..., Any]:
 
 
 def parameters(maker: Callable[..., Any]) -> dict[str, Any]:
-    """Parameters that can be given by name, with their defaults; `inspect.Parameter.empty` where there is none."""
+    """Keyword parameters with their defaults; `inspect.Parameter.empty` where there is none."""
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     try:
         signature = inspect.signature(maker)
@@ -123,7 +123,7 @@ def parameters(maker: Callable[..., Any]) -> dict[str, Any]:
 
 
 def values(params: Any) -> dict[str, Any]:
-    """Parameters of an environment that can be set: numbers and words, of a dataclass or a named tuple."""
+    """Parameters of an environment that can be set: numbers and strings in a dataclass or named tuple."""
     if dataclasses.is_dataclass(params) and not isinstance(params, type):
         pairs = {each.name: getattr(params, each.name) for each in dataclasses.fields(params)}
         reals = {each.name for each in dataclasses.fields(params) if each.type in (float, "float")}
@@ -134,7 +134,7 @@ def values(params: Any) -> dict[str, Any]:
 
 
 def replaced(params: Any, changed: Mapping[str, Any]) -> Any:
-    """The parameters with some of them changed, each as what it was before: 2 is 2.0 where a real number was."""
+    """The parameters with some of them changed, each keeping its type: 2 becomes 2.0 where a float was."""
     if not changed:
         return params
     before = values(params)
@@ -143,7 +143,7 @@ def replaced(params: Any, changed: Mapping[str, Any]) -> Any:
 
 
 def attempt(what: str, call: Callable[[], Any]) -> Any:
-    """The result of somebody else's code, or a sentence that says what it raised."""
+    """Calls third-party code; turns what it raises into a `UserError`."""
     from advsurprise.envs.foreign.rules import their_rules
 
     try:
@@ -156,6 +156,6 @@ def attempt(what: str, call: Callable[[], Any]) -> Any:
 
 
 def sentence(error: BaseException) -> str:
-    """The first paragraph of an error in one line: jax's go on for a page."""
+    """The first paragraph of an error in one line; jax's messages are a page long."""
     first = str(error).strip().split("\n\n")[0].split("\nThe error occurred")[0]
     return f"{type(error).__name__}: {' '.join(first.split()) or 'no reason given'}"

@@ -1,4 +1,4 @@
-"""pgx's games behind gymnax's interface. Games for several players are refused: a body would play all of them."""
+"""pgx's games behind gymnax's interface. Games for several players are refused: one body would play all of them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from advsurprise.errors import UserError, nearest, require
 
 
 class Game:
-    """A game of pgx for one player. An action that is not legal ends the game, as pgx has it."""
+    """A game of pgx for one player. An illegal action ends the game, as in pgx."""
 
     default_params = None
 
@@ -24,7 +24,7 @@ class Game:
         return state.observation, state
 
     def step_env(self, key: Any, state: Any, action: Any, params: Any = None) -> tuple[Any, ...]:
-        """One step, which resets nothing."""
+        """Takes one step without resetting."""
         state = self.game.step(state, action, key)
         return state.observation, state, state.rewards[0], state.terminated, state.truncated, {}
 
@@ -36,12 +36,12 @@ def game_maker(id: str) -> Callable[..., Game]:
         raise UserError(f"pgx has no game {nearest(id, pgx.available_envs())}")
     game = attempt(f"pgx:{id} could not be made", lambda: pgx.make(id))
     if game.num_players != 1:
-        raise UserError(f"pgx:{id} is a game for {game.num_players} players; only games for one can be trained in")
+        raise UserError(f"pgx:{id} is a game for {game.num_players} players; only single-player games are supported")
     return _with_signature(type(game))
 
 
 def _with_signature(game: Callable[..., Any]) -> Callable[..., Game]:
-    """The game's class, with a `Game` around what it makes."""
+    """Wraps the game's class so that it returns a `Game`."""
 
     def make(**arguments: Any) -> Game:
         return Game(game(**arguments))

@@ -1,4 +1,4 @@
-"""The settings under which code of others runs."""
+"""JAX settings under which third-party code runs."""
 
 import contextlib
 import warnings
@@ -9,8 +9,7 @@ import jax
 
 @contextlib.contextmanager
 def their_rules() -> Iterator[None]:
-    """What others' programs were written for: numbers of different types may meet, and what jax will refuse some day is
-    theirs to mend."""
+    """JAX's standard type promotion, without deprecation warnings, which are for the other library to fix."""
     with jax.numpy_dtype_promotion("standard"), warnings.catch_warnings():
         for category in (DeprecationWarning, FutureWarning):
             warnings.simplefilter("ignore", category)

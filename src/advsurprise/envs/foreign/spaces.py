@@ -1,4 +1,4 @@
-"""What the spaces of worlds with gymnax's interface mean here: how observations are shown, how many actions."""
+"""Reads the spaces of worlds with gymnax's interface: how to encode observations, and the number of actions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from advsurprise.envs.host.spaces import Reading, read_actions, read_metadata, r
 from advsurprise.errors import UserError
 
 MINATAR_ACTIONS = ("none", "left", "up", "right", "down", "fire")
-"""What MinAtar calls its six actions, of which a game may leave some out."""
+"""MinAtar's six actions; a game may use only some of them."""
 _FIRST, _ALL = slice(1), slice(None)
 DECISIVE = {
     **dict.fromkeys(("copy", "reshape", "transpose", "squeeze", "broadcast_in_dim", "slice", "rev", "gather"), _FIRST),
@@ -22,13 +22,13 @@ DECISIVE = {
     **dict.fromkeys(("concatenate", "mul", "and", "or", "max", "min"), _ALL),
     **{"select_n": slice(1, None), "scatter": slice(0, None, 2), "dynamic_update_slice": slice(2)},
 }
-"""Operations whose result holds 0 and 1 alone if some of their inputs do, and which inputs these are."""
+"""Operations whose result contains only 0 and 1 if these inputs do."""
 DEEPEST = 100
-"""Operations that are followed back."""
+"""Maximum number of operations to follow back."""
 
 
 def read_space(made: Made, obs: Any, *, binary: bool) -> Reading:
-    """How observations are shown: their shape and type are those that were computed, only the bounds are declared."""
+    """How to encode observations: shape and type come from tracing, only the bounds from the declared space."""
     if binary:
         return Reading("classes", obs.shape or (1,), 2)
     low, high = bounds(made)
@@ -41,7 +41,7 @@ def read_space(made: Made, obs: Any, *, binary: bool) -> Reading:
 
 
 def bounds(made: Made) -> tuple[Any, Any]:
-    """The least and the greatest observation that are declared; unbounded where nothing is."""
+    """Declared lower and upper bounds of observations; infinite by default."""
     space = getattr(made.env, "observation_space", None)
     declared: Any = attempt(f"{made.name}: observation_space", lambda: space(made.params)) if callable(space) else space
     if hasattr(declared, "n"):
@@ -50,7 +50,7 @@ def bounds(made: Made) -> tuple[Any, Any]:
 
 
 def _fitting(bound: Any, obs: Any) -> Any:
-    """A bound of every entry; the outermost if those declared are of another shape."""
+    """A bound for every entry; the outermost if the declared bounds have another shape."""
     try:
         return np.broadcast_to(bound, obs.shape)
     except ValueError:
@@ -58,7 +58,7 @@ def _fitting(bound: Any, obs: Any) -> Any:
 
 
 def encode(reading: Reading, obs: Any) -> Shaped[Array, "..."]:
-    """An observation as shown."""
+    """Encodes an observation."""
     seen = jnp.asarray(obs)
     if reading.kind == "classes":
         seen = seen.astype(jnp.int32) - jnp.asarray(reading.low, jnp.int32)
@@ -68,7 +68,7 @@ def encode(reading: Reading, obs: Any) -> Shaped[Array, "..."]:
 
 
 def describe_actions(made: Made) -> tuple[int, dict[str, Any]]:
-    """The number of actions, and what else is known of them as fields of `EnvSpec`; refuses those without numbers."""
+    """The number of actions, and further fields of `EnvSpec` about them; refuses actions that are not discrete."""
     name, space = made.name, getattr(made.env, "action_space", None)
     declared: Any = attempt(f"{name}: action_space", lambda: space(made.params)) if callable(space) else space
     number = getattr(declared, "n", None) if declared is not None else getattr(made.env, "num_actions", None)
@@ -90,7 +90,7 @@ def _box(space: Any) -> gymnasium.spaces.Box:
 
 
 def action_names(name: str, env: Any, number: int) -> tuple[str, ...]:
-    """What MinAtar calls the actions of its games; none elsewhere."""
+    """MinAtar's names of the actions; empty for other worlds."""
     chosen = getattr(env, "action_set", None)
     if "minatar" not in name.lower() or chosen is None or len(chosen) != number:
         return ()
@@ -98,14 +98,14 @@ def action_names(name: str, env: Any, number: int) -> tuple[str, ...]:
 
 
 def is_binary(function: Callable[..., Any], *args: Any) -> bool:
-    """Whether a function's result, an array, holds 0 and 1 alone, whatever its type: as far as that can be read off its
-    program, in which such numbers are written or made of true and false."""
+    """Whether a function's result, an array of any type, contains only 0 and 1, as far as its jaxpr shows: constants of
+    that kind, or numbers computed from booleans."""
     program = jax.make_jaxpr(function)(*args).jaxpr
     return len(program.outvars) == 1 and _Reader(program, {}).binary(program.outvars[0])
 
 
 class _Reader:
-    """Reads off a program which of its variables hold 0 and 1 alone."""
+    """Finds out which variables of a jaxpr contain only 0 and 1."""
 
     def __init__(self, program: Any, arguments: dict[Any, Callable[[], bool]]):
         self.arguments = arguments
@@ -113,7 +113,7 @@ class _Reader:
         self.known: dict[Any, bool] = {}
 
     def binary(self, variable: Any, depth: int = 0) -> bool:
-        """Whether a variable does. What is too deep in a program to be sure of does not."""
+        """Whether a variable contains only 0 and 1; False if it is too deep in the program to tell."""
         if hasattr(variable, "val"):
             return bool(np.isin(np.asarray(variable.val), (0, 1)).all())
         if variable.aval.dtype == jnp.bool_:

@@ -1,7 +1,7 @@
-"""A world with gymnax's interface behind our contract: `reset_env` and `step_env`, and our own autoreset.
+"""A world with gymnax's interface (`reset_env`, `step_env`) behind our contract, with our own autoreset.
 
-Such worlds begin the next episode within their own `step` and lose the observation that the last one ended with, so
-`step_env`, which does not, is what is used.
+The `step` of such worlds resets automatically and loses the final observation of an episode, so `step_env`, which does
+not reset, is used.
 """
 
 import dataclasses
@@ -24,17 +24,17 @@ from advsurprise.errors import UserError
 from advsurprise.types import EnvSpec
 
 LIMITS = ("max_steps_in_episode", "max_timesteps", "max_steps")
-"""What parameters call the length at which an episode is cut."""
+"""Names of the parameter that limits the length of episodes."""
 STEP_RETURNS = "(obs, state, reward, done, info) or (obs, state, reward, terminated, truncated, info)"
 KINDS = "biuf"
-"""Kinds of numbers, each wider than those before."""
+"""Kinds of numbers in numpy, from narrow to wide."""
 WIDENED = 4
-"""Times that types may become wider before they settle: there are four kinds."""
+"""Times that types may widen before they settle: there are four kinds."""
 ACTION = jax.ShapeDtypeStruct((), jnp.int32)
 
 
 class Moved(NamedTuple):
-    """What a step of another library's world led to."""
+    """Result of a step of another library's world."""
 
     obs: Any
     state: Any
@@ -44,12 +44,12 @@ class Moved(NamedTuple):
 
 
 class ForeignState(eqx.Module):
-    """All there is to know of one body's world."""
+    """State of one body's world."""
 
     inner: Any
     """The world's own state."""
     obs: Shaped[Array, "..."]
-    """What the body sees: such worlds may draw it at random, so it is kept."""
+    """What the body sees; stored, because such worlds may draw it at random."""
     total: Float[Array, ""]
     """Reward of this episode so far."""
     steps: Int[Array, ""]
@@ -58,16 +58,16 @@ class ForeignState(eqx.Module):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Foreign:
-    """An environment as it was made, and what is known about it. Equal to itself only."""
+    """An environment and what is known about it; compared by identity."""
 
     made: Made
     """The environment and its parameters."""
     reading: Reading
-    """How its observations are shown."""
+    """How its observations are encoded."""
     state: Any
     """Shapes and types of its state."""
     spec: EnvSpec
-    """What a learner must know of it."""
+    """What a learner needs to know about it."""
 
 
 class ForeignEnv(AbstractEnv[ForeignState]):
@@ -121,7 +121,7 @@ class ForeignEnv(AbstractEnv[ForeignState]):
 
 
 def build(made: Made) -> ForeignEnv:
-    """The world, or the sentence of the first fault that shows without running it."""
+    """Builds the world; refuses it for the first fault that tracing reveals."""
     obs, state = read_reset(made)
     actions, about = describe_actions(made)
     state = read_step(made, obs, state)
@@ -152,8 +152,8 @@ def reset(made: Made, key: PRNGKeyArray) -> tuple[Any, Any]:
 
 
 def step(made: Made, key: PRNGKeyArray, state: Any, action: Int[Array, ""]) -> Moved:
-    """A step that resets nothing. Worlds of gymnax before 1.0, and those written like them, call the end of an episode
-    and the end of its time by one name: which it was is what the same step says with a later limit."""
+    """Takes one step without resetting. Worlds in the style of gymnax before 1.0 report termination and truncation as
+    one `done`; the same step with a later time limit tells which it was."""
     env, params = made.env, made.params
     with their_rules():
         answer = env.step_env(old_key(key), state, action, params)
@@ -173,25 +173,25 @@ def step(made: Made, key: PRNGKeyArray, state: Any, action: Int[Array, ""]) -> M
 
 
 def time_limit(params: Any) -> str | None:
-    """The parameter that cuts episodes; None if there is none."""
+    """Name of the parameter that limits the length of episodes; None if there is none."""
     known = values(params)
     return next((name for name in LIMITS if name in known), None)
 
 
 def old_key(key: PRNGKeyArray) -> Array:
-    """The key as the words that such worlds were written for; jax takes them as well as typed keys."""
+    """The key as raw words, for which such worlds were written; jax accepts both."""
     return jax.random.key_data(key)
 
 
 def read_reset(made: Made) -> tuple[Any, Any]:
-    """Shapes of the first observation and state, or the sentence that says why `reset` cannot be compiled."""
+    """Shapes of the first observation and state; refuses a `reset` that cannot be compiled."""
     owner = type(made.env).__name__
     if not callable(getattr(made.env, "reset_env", getattr(made.env, "reset", None))):
         raise UserError(f"{made.name}: {owner} has no reset(key, params)")
     if not callable(getattr(made.env, "step_env", None)):
         raise UserError(
-            f"{made.name}: {owner} has no step_env(key, state, action, params), which must not begin the next episode "
-            "by itself: what an episode ended with would be lost"
+            f"{made.name}: {owner} has no step_env(key, state, action, params), a step without autoreset; with "
+            "autoreset, the final observation would be lost"
         )
 
     def begin(key: PRNGKeyArray) -> tuple[Any, Any]:
@@ -201,13 +201,13 @@ def read_reset(made: Made) -> tuple[Any, Any]:
 
     obs, state = shapes(f"{made.name}: reset", begin, jax.random.key(0))
     if not hasattr(obs, "shape"):
-        raise UserError(f"{made.name}: an observation is {form(obs)}; only one array can be shown")
+        raise UserError(f"{made.name}: an observation must be a single array, not {form(obs)}")
     return obs, state
 
 
 def read_step(made: Made, obs: Any, state: Any) -> Any:
-    """Shapes of the state, or the sentence that says why `step_env` cannot be compiled. Where a step gives a leaf a
-    wider type (0 becomes 0.5), that type is the state's from the beginning."""
+    """Shapes of the state; refuses a `step_env` that cannot be compiled. A leaf that a step gives a wider type (0
+    becomes 0.5) has that type from the start."""
     for _ in range(WIDENED):
         moved = shapes(f"{made.name}: step_env", _checked_step(made), jax.random.key(0), state, ACTION)
         wider = same_form(made.name, state, moved.state)
@@ -218,7 +218,7 @@ def read_step(made: Made, obs: Any, state: Any) -> Any:
         raise UserError(f"{made.name}: the types of the state change from step to step")
     for part in ("reward", "terminated", "truncated"):
         if np.shape(getattr(moved, part)) != ():
-            raise UserError(f"{made.name}: {part} must be one number, not of shape {getattr(moved, part).shape}")
+            raise UserError(f"{made.name}: {part} must be a scalar, not of shape {getattr(moved, part).shape}")
     if form(obs) != form(moved.obs):
         raise UserError(f"{made.name}: an observation is {form(obs)} after reset and {form(moved.obs)} after a step")
     return state
@@ -234,8 +234,8 @@ def _checked_step(made: Made) -> Callable[..., Moved]:
 
 
 def read_observations(made: Made, obs: Any, state: Any) -> Reading:
-    """How observations are shown. Numbers that are computed from true and false are two classes, which a density of
-    classes fits and one of real numbers does not: so the planes of MinAtar's games are."""
+    """How observations are encoded. Numbers computed from booleans, such as the planes of MinAtar, become two classes:
+    a categorical density fits them, one of real numbers does not."""
     key = old_key(jax.random.key(0))
 
     def after_step(key: Array, state: Any, action: Array) -> Any:
@@ -247,25 +247,25 @@ def read_observations(made: Made, obs: Any, state: Any) -> Reading:
 
 
 def shapes(what: str, function: Callable[..., Any], *args: Any) -> Any:
-    """What a function returns, as shapes, or the sentence that says why it cannot be compiled."""
+    """Shapes of what a function returns; refuses one that cannot be compiled."""
     return attempt(f"{what} cannot be compiled", lambda: jax.eval_shape(function, *args))
 
 
 def check_arrays(name: str, where: str, **parts: Any) -> None:
-    """Refuses what is no pytree of arrays, with the place of the first leaf that is none."""
+    """Refuses values that are not pytrees of arrays, naming the first bad leaf."""
     for part, tree in parts.items():
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
             if not isinstance(leaf, jax.Array | np.ndarray | np.generic | bool | int | float):
                 raise UserError(
                     f"{name}: the {part} of {where} is not a pytree of arrays: {part}{jax.tree_util.keystr(path)} is "
-                    f"{form(leaf)}; write it as a dataclass that jax knows (flax.struct, equinox), a tuple or a dict"
+                    f"{form(leaf)}; use a dataclass registered with jax (flax.struct, equinox), a tuple or a dict"
                 )
 
 
 def same_form(name: str, before: Any, after: Any) -> Any:
-    """The shapes of a state that a step does not change, with the wider type of each leaf."""
+    """Shapes of the state with the wider type of each leaf; refuses a step that changes its structure or shapes."""
     if jax.tree.structure(before) != jax.tree.structure(after):
-        raise UserError(f"{name}: the state has another structure after a step than after reset")
+        raise UserError(f"{name}: the state's structure differs between reset and step_env")
     paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(before)]
     pairs = zip(paths, jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
     leaves = [_wider(f"{name}: state{path}", old, new) for path, old, new in pairs]
@@ -287,7 +287,7 @@ def types(tree: Any) -> list[Any]:
 
 
 def typed(leaf: Any, like: jax.ShapeDtypeStruct) -> Array:
-    """A leaf of the type that it has in every state; Python's own numbers have none before."""
+    """Casts a leaf, possibly a Python number, to the type it has in every state."""
     array = jnp.asarray(leaf)
     if jnp.issubdtype(array.dtype, jax.dtypes.extended):
         return array
@@ -295,7 +295,7 @@ def typed(leaf: Any, like: jax.ShapeDtypeStruct) -> Array:
 
 
 def form(value: Any) -> str:
-    """What a value is, in a sentence."""
+    """What a value is, for messages."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"{value.dtype}{list(value.shape)}"
     return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"a {type(value).__name__}"

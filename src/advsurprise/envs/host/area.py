@@ -1,4 +1,4 @@
-"""Resizing a grey picture by area, to the pixel as OpenCV's INTER_AREA does, without OpenCV."""
+"""Area resizing of grey images, with the same pixels as OpenCV's INTER_AREA, without OpenCV."""
 
 import math
 
@@ -7,12 +7,12 @@ from jaxtyping import Float32, Int, UInt8
 
 
 class AreaResize:
-    """Every new pixel is the mean of the rectangle that it covers, rounded.
+    """Makes every new pixel the rounded mean of the rectangle that it covers.
 
-    A side of s pixels becomes d of p / q = s / d pixels each, in lowest terms. Each covers whole pixels and fractions
-    k / q of pixels, so its weights are whole multiples of 1 / p, and the sums here are whole numbers, exact in float32.
-    OpenCV adds rounded weights instead. That decides only where the mean lies half way between two whole numbers; there
-    its additions are repeated in its order.
+    A side of s pixels becomes d pixels that cover p / q = s / d old ones each, in lowest terms: whole pixels and
+    fractions k / q. So weights are multiples of 1 / p, and the sums here are integers, exact in float32. OpenCV adds
+    rounded weights instead, which matters only for means halfway between two integers; there its additions are repeated
+    in its order.
     """
 
     def __init__(self, rows: int, columns: int, side: int):
@@ -25,12 +25,12 @@ class AreaResize:
         self._shape = (rows, columns, side)
 
     def __call__(self, picture: UInt8[np.ndarray, "rows columns"]) -> UInt8[np.ndarray, "side side"]:
-        """The smaller picture."""
+        """The smaller image."""
         rows, columns, side = self._shape
         tall, wide = self._rows.shape[1], self._columns.shape[0]
         source = picture.astype(np.float32)
         lines = self._rows @ source.reshape(rows // tall, tall, columns)
-        # In parts: BLAS would wake its threads for a product of this size, which takes longer than the product.
+        # In parts: BLAS would wake its threads for the whole product, which takes longer than the product.
         total = lines.reshape(columns // wide, side, wide) @ self._columns
         total *= np.float32(1 / self._parts)
         result = np.rint(total)
@@ -50,7 +50,7 @@ class AreaResize:
 
 
 class _Axis:
-    """How one side is divided."""
+    """How one side is divided into new pixels."""
 
     def __init__(self, source: int, target: int):
         shared = math.gcd(source, target)
@@ -68,7 +68,7 @@ class _Axis:
         self.weights = (self.covered / self.parts).astype(np.float32)
 
     def blocks(self) -> Float32[np.ndarray, "steps parts"]:
-        """Weights, times `parts`, of `parts` pixels for the `steps` new ones they become: every stretch is alike."""
+        """Weights, times `parts`, from `parts` pixels to `steps` new ones; the pattern repeats along the side."""
         block = np.zeros((self.steps, self.parts), np.float32)
         for new in range(self.steps):
             for pixel, covered in zip(self.taps[new], self.covered[new], strict=True):

@@ -24,7 +24,7 @@ DENSITY_SHAPE = (20, 20, 4)
 
 
 def games() -> tuple[str, ...]:
-    """The ROMs that ale-py brings, read from its folder: importing it takes a quarter of a second."""
+    """The single-player ROMs in ale-py, read from its folder: importing it takes a quarter of a second."""
     package = importlib.util.find_spec("ale_py")
     folders = package.submodule_search_locations if package else None
     listed = pathlib.Path(folders[0], "roms", "md5.json") if folders else None
@@ -43,7 +43,7 @@ def open_host(
     workers: int | None = None,
     **settings: Any,
 ) -> "Host":
-    """Opens the game for some bodies of some seeds, in worker processes."""
+    """Opens the game with `bodies` bodies for each of `seeds` seeds, in worker processes."""
     from advsurprise.envs.host.pool import BodyHost
 
     maker = Maker("advsurprise.envs.host.atari_body:make", {"game": game, **settings})
@@ -51,7 +51,7 @@ def open_host(
 
 
 def read_spec(game: str, **settings: Any) -> "EnvSpec":
-    """What a learner must know of the game; starts one emulator to ask for its actions."""
+    """What a learner needs to know about the game; starts an emulator to read its actions."""
     from advsurprise.types import GAME_OVER, EnvSpec, Measure
 
     id = world_id(game)
@@ -81,7 +81,7 @@ def read_spec(game: str, **settings: Any) -> "EnvSpec":
 
 
 def world_id(game: str) -> str:
-    """The world's name, from its ROM's."""
+    """The world's name, from that of its ROM."""
     return f"atari/{game.replace('_', '-')}"
 
 

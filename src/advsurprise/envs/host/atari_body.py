@@ -22,7 +22,7 @@ HEADER = struct.Struct("<II")
 """Checksum of what follows, length of the JSON text; then the text, then the arrays that it lists."""
 
 RESET_DRAWS = {"berzerk": 40, "double_dunk": 32}
-"""Numbers that the emulator draws while it resets a game: in these it presses keys, two numbers each."""
+"""Random numbers that the emulator draws while it resets these games, two for each key it presses."""
 
 
 @dataclass(frozen=True)
@@ -30,19 +30,19 @@ class AtariSettings:
     """How a game is played; the defaults are those of OpenAI Baselines' wrappers."""
 
     frame_skip: int = 4
-    """Frames of a step: the action is repeated, and the last two frames are joined by their maximum."""
+    """Frames per step: the action is repeated, and the maximum of the last two frames is observed."""
     sticky: float = 0.0
-    """Probability that a frame repeats the action of the frame before it. Baselines has none (`NoFrameskip-v4`);
-    0.25 is what ALE recommends and its `v5` environments use."""
+    """Probability that a frame repeats the action of the frame before it. Baselines uses 0 (`NoFrameskip-v4`);
+    ALE recommends 0.25, as in its `v5` environments."""
     noops: int = 30
-    """A game begins with a random number of frames without action, from 1 to this; 0 for none."""
+    """A game starts with a random number of no-op frames, from 1 to this; 0 for none."""
     full_actions: bool = False
-    """Whether a body can use all 18 actions of the joystick rather than those that the game distinguishes."""
+    """Whether a body can use all 18 joystick actions instead of those the game distinguishes."""
     life: Literal["episode", "game"] = "episode"
-    """`episode`: losing a life ends the episode, and the next one goes on with the same game; `game`: a whole game
-    is one episode."""
+    """`episode`: losing a life ends the episode, and the next one continues the same game; `game`: a whole game is one
+    episode."""
     fire_on_reset: bool = True
-    """Whether an episode of a game that has the action FIRE begins with FIRE: some games wait for it."""
+    """Whether episodes start with FIRE in games that have this action: some games wait for it."""
     max_frames: int = 108_000
     """Frames after which a game is truncated: 30 minutes of play; 0 for no limit."""
     side: int = 84
@@ -50,10 +50,10 @@ class AtariSettings:
 
 
 def check_settings(id: str, settings: AtariSettings) -> None:
-    """Refuses settings that make no game."""
+    """Refuses invalid settings."""
     rules = [
         (settings.frame_skip >= 1, f"frame_skip must be at least 1, not {settings.frame_skip}"),
-        (0 <= settings.sticky < 1, f"sticky must be from 0 to below 1, not {settings.sticky}"),
+        (0 <= settings.sticky < 1, f"sticky must be at least 0 and below 1, not {settings.sticky}"),
         (settings.noops >= 0, f"noops must not be negative, not {settings.noops}"),
         (settings.max_frames >= 0, f"max_frames must not be negative, not {settings.max_frames}"),
         (8 <= settings.side <= 160, f"side must be from 8 to 160, not {settings.side}"),
@@ -62,14 +62,14 @@ def check_settings(id: str, settings: AtariSettings) -> None:
 
 
 class _First(NamedTuple):
-    """Where the episode began."""
+    """First state of the episode."""
 
     state: Any
     """The emulator's state."""
     obs: np.ndarray
-    """What it showed: a restored emulator has no screen before the next frame."""
+    """Its observation: a restored emulator has no screen before the next frame."""
     held: Any
-    """The emulator's action of the last frame."""
+    """Emulator action of the last frame."""
     lives: int
     """Lives left."""
     score: float
@@ -77,15 +77,15 @@ class _First(NamedTuple):
 
 
 def make(game: str, **settings: Any) -> "AtariBody":
-    """A body of the game, called as its ROM is (`space_invaders`)."""
+    """Makes a body of the game, named after its ROM (`space_invaders`)."""
     return AtariBody(game, AtariSettings(**settings))
 
 
 class AtariBody(Body):
-    """One game, seeded, preprocessed and seen as Gymnasium's `AtariPreprocessing` over ale-py's environment does.
+    """One game, seeded and preprocessed exactly like ale-py's environment in Gymnasium's `AtariPreprocessing`.
 
     Sticky actions are drawn here and not in the emulator: its state leaves out the action that it would repeat, so
-    that it could be resumed and rewound only nearly. The draws are the emulator's own, one by one.
+    resuming and rewinding would not be exact. The draws equal the emulator's own.
     """
 
     rewinds: ClassVar[bool] = True
@@ -107,21 +107,21 @@ class AtariBody(Body):
 
     @functools.cached_property
     def actions(self) -> tuple[Any, ...]:
-        """The emulator's action for each of the body's."""
+        """Emulator action for each of the body's actions."""
         self._load_game()
         legal = self._ale.getLegalActionSet if self.settings.full_actions else self._ale.getMinimalActionSet
         return tuple(legal())
 
     @property
     def action_names(self) -> tuple[str, ...]:
-        """What each action is, as ALE calls it: NOOP, FIRE, UP, …"""
+        """ALE's name of each action: NOOP, FIRE, UP, …"""
         return tuple(action.name for action in self.actions)
 
     def reset(self, seed: int) -> np.ndarray:
-        """The first observation of the first game, with the seeds that ale-py's own environment takes from `seed`."""
+        """Starts the first game, with the seeds that ale-py's own environment derives from `seed`."""
         own, emulator = np.random.SeedSequence(seed).generate_state(2)
         self._rng = np.random.default_rng(int(own))
-        # This generator is the emulator's, and numpy seeds it as C++ does in this class alone.
+        # The emulator's generator; `RandomState` is the only class of numpy that seeds it as C++ does.
         mersenne: Any = np.random.RandomState(emulator).get_state(legacy=False)
         self._sticks.state = mersenne
         self._load_game(int(emulator.astype(np.int32)))
@@ -130,10 +130,10 @@ class AtariBody(Body):
         return self.restart()
 
     def step(self, action: int) -> Stepped:
-        """Repeats the action for the frames of a step; a life counts as lost where others are left."""
+        """Repeats the action for the frames of a step; a life counts as lost only if others are left."""
         if not 0 <= action < len(self.actions):
             raise UserError(
-                f"{self.game}: actions are the whole numbers from 0 to {len(self.actions) - 1}, not {action}"
+                f"{self.game}: action must be a whole number from 0 to {len(self.actions) - 1}, not {action}"
             )
         reward = self._advance(self.actions[action])
         over, cut, lives = self._ale.game_over(with_truncation=False), self._ale.game_truncated(), self._ale.lives()
@@ -144,19 +144,19 @@ class AtariBody(Body):
         return Stepped(self._look(), reward, over or lost, cut and not (over or lost), self.info())
 
     def begin(self) -> np.ndarray:
-        """The next life if one was lost, after a step without action, else a new game."""
+        """Starts the next life, after a no-op step, if one was lost; otherwise a new game."""
         if not self._lost:
             return self.restart()
         self._press(self._noop)
         return self._begin()
 
     def restart(self) -> np.ndarray:
-        """The first observation of a new game."""
+        """Starts a new game; returns its first observation."""
         self._new_game()
         return self._begin()
 
     def rewind(self) -> np.ndarray:
-        """The episode's first state again; the steps of the episode go on being counted, and what is drawn is new."""
+        """Restores the episode's first state; the step count continues, and random draws are new."""
         first = self._first
         self._ale.restoreState(first.state)
         self._held, self._lives, self._score = first.held, first.lives, first.score
@@ -164,7 +164,7 @@ class AtariBody(Body):
         return first.obs
 
     def info(self) -> dict[str, float]:
-        """The game and the episode so far."""
+        """Measures of the game and the episode so far."""
         return {
             "game/over": float(self._over),
             "game/score": self._score,
@@ -207,11 +207,11 @@ class AtariBody(Body):
         return {"game": self.game, "settings": dataclasses.asdict(self.settings)}
 
     def _load_game(self, seed: int | None = None) -> None:
-        """Puts the cartridge in, which takes a tenth of a second; with a seed, once more."""
+        """Loads the ROM, which takes a tenth of a second; with a seed, reloads it."""
         if self._loaded and seed is None:
             return
         rom = importlib.import_module("ale_py.roms").get_rom_path(self.game)
-        # The emulator would end the whole process.
+        # The emulator would exit the whole process.
         if rom is None or self._py.ALEInterface.isSupportedROM(rom) is None:
             raise UserError(f"ale-py has no game {self.game!r} for one player")
         self._ale.setInt("random_seed", seed or 0)
@@ -223,7 +223,7 @@ class AtariBody(Body):
         self._before = self._screen.copy()
 
     def _new_game(self) -> None:
-        """A game and its random number of frames without action.
+        """Starts a game with its random number of no-op frames.
 
         The emulator is reset rather than restored: memory that a reset does not clear makes each game a little
         different.
@@ -237,7 +237,7 @@ class AtariBody(Body):
         self._ale.getScreenGrayscale(self._screen)
 
     def _begin(self) -> np.ndarray:
-        """Begins an episode where the game is: FIRE and the action after it, as Baselines does, then the first look."""
+        """Starts an episode in the current game: FIRE and the action after it, as in Baselines, then the first look."""
         fires = self.settings.fire_on_reset and "FIRE" in self.action_names
         for action in (self._py.Action.FIRE, self.actions[2]) if fires else ():
             self._press(action)
@@ -248,13 +248,13 @@ class AtariBody(Body):
         return obs
 
     def _press(self, action: Any) -> None:
-        """A step between two episodes; should it end the game, a new one begins."""
+        """Takes a step between two episodes; if it ends the game, a new one starts."""
         self._advance(action)
         if self._ale.game_over():
             self._new_game()
 
     def _advance(self, action: Any) -> float:
-        """The frames of one step, up to the game's end: the sum of their rewards."""
+        """Runs the frames of one step, up to the game's end; returns the sum of their rewards."""
         score, last = self._score, self.settings.frame_skip - 1
         for frame in range(last + 1):
             self._frame(action)
@@ -268,7 +268,7 @@ class AtariBody(Body):
         return self._score - score
 
     def _frame(self, action: Any) -> None:
-        """One frame, which may repeat the action of the one before. The second draw is the second joystick's."""
+        """Runs one frame, which may repeat the action of the one before. The second draw is the second joystick's."""
         if not self.settings.sticky or self._sticks.random_raw(2)[0] >= self._threshold:
             self._held = action
         self._score += self._ale.act(self._held)
@@ -285,7 +285,7 @@ def pack(facts: dict[str, Any], arrays: tuple[bytes, ...]) -> bytes:
 
 
 def unpack(state: bytes) -> tuple[dict[str, Any], tuple[bytes, ...]]:
-    """What `pack` was given; refuses bytes that are not what it wrote."""
+    """Splits what `pack` joined; raises ValueError for other bytes."""
     begin = len(MAGIC) + HEADER.size
     if len(state) < begin or not state.startswith(MAGIC):
         raise ValueError("not the state of an Atari body")

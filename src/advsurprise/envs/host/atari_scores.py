@@ -1,8 +1,8 @@
 """Published scores of random play and of a professional tester, for human-normalised scores.
 
 The figures of the 57 games that Wang et al. (2016), "Dueling Network Architectures for Deep Reinforcement Learning",
-and later work normalise by, as DeepMind's dqn_zoo lists them: undiscounted returns of games that begin with 1 to 30
-frames without action. Those of Mnih et al. (2015) differ in some games. Games are called as their ROMs.
+and later work normalise by, as DeepMind's dqn_zoo lists them: undiscounted returns of games that start with 1 to 30
+no-op frames. Those of Mnih et al. (2015) differ in some games. Games are named after their ROMs.
 """
 
 SCORES: dict[str, tuple[float, float]] = {

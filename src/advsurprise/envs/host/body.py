@@ -1,4 +1,4 @@
-"""One body of a host world, as it is stepped in a worker process. Imports no jax: workers start in a moment."""
+"""One body of a host world, stepped in a worker process. Imports no jax, so that workers start quickly."""
 
 import abc
 import importlib
@@ -9,56 +9,56 @@ import numpy as np
 
 
 class Stepped(NamedTuple):
-    """What one step of one body led to."""
+    """Result of one step of one body."""
 
     obs: np.ndarray
-    """What the action led to; at an episode's end its last observation."""
+    """Observation after the action; at the end of an episode its last one."""
     reward: float
     """The world's own reward."""
     terminated: bool
-    """The episode ended and has no future."""
+    """Whether the episode ended in a terminal state."""
     truncated: bool
-    """The clock ran out."""
+    """Whether the time limit ended the episode."""
     info: dict[str, float]
     """Measures of the state the action led to, keys as in `EnvSpec.info`."""
 
 
 class Body(abc.ABC):
-    """One body: `reset` once (or `load`), then `step` for ever, with `begin` after each step that ended an episode.
+    """One body: `reset` once (or `load`), then `step`, with `begin` after each step that ended an episode.
 
-    A body never begins an episode by itself: the worker does, in one place for all worlds. Arrays it returns may be
-    written over by its next call.
+    A body never resets itself: the worker does, in one place for all worlds. Arrays it returns may be overwritten by
+    its next call.
     """
 
     frees_gil: ClassVar[bool] = False
-    """Whether a step spends its time outside of Python, so that threads of one process step several bodies at once."""
+    """Whether a step releases the GIL, so that threads of one process can step several bodies at once."""
     rewinds: ClassVar[bool] = False
-    """Whether `rewind` leads back to the very first state of the episode."""
+    """Whether `rewind` restores the exact first state of the episode."""
     resumes: ClassVar[bool] = False
     """Whether `save` and `load` continue a body exactly where it was."""
 
     @abc.abstractmethod
     def reset(self, seed: int) -> np.ndarray:
-        """The first observation of the first episode: the same seed, a number below 2^31, gives the same episodes."""
+        """Starts the first episode; returns its first observation. Equal seeds (below 2^31) give equal episodes."""
 
     @abc.abstractmethod
     def step(self, action: int) -> Stepped:
-        """Uses the action."""
+        """Applies the action."""
 
     @abc.abstractmethod
     def begin(self) -> np.ndarray:
-        """The first observation of the next episode (or life), whether or not the last has ended."""
+        """Starts the next episode (or life), whether or not the last has ended; returns its first observation."""
 
     def restart(self) -> np.ndarray:
-        """The first observation of a new episode that a method asked for; where lives are episodes, of a new game."""
+        """Starts a new episode (or game, where lives are episodes) on request; returns its first observation."""
         return self.begin()
 
     def rewind(self) -> np.ndarray:
-        """The first observation of the current episode again; a new episode in worlds that cannot go back."""
+        """Returns to the first observation of the current episode; starts a new one in worlds that cannot rewind."""
         return self.restart()
 
     def save(self) -> bytes:
-        """All that `load` needs to continue exactly."""
+        """Everything `load` needs to continue exactly."""
         raise NotImplementedError
 
     def load(self, state: bytes) -> None:
@@ -70,22 +70,22 @@ class Body(abc.ABC):
         return {}
 
     def close(self) -> None:  # noqa: B027
-        """Ends whatever the body has started; nothing, if it is left out."""
+        """Releases what the body holds; does nothing by default."""
 
 
 class Maker(NamedTuple):
-    """How a worker makes a body: a function that can be imported, and keywords that can be written as JSON."""
+    """How a worker makes a body: an importable function and JSON-serializable keywords."""
 
     function: str
     """`package.module:function`, which returns a `Body`."""
     kwargs: dict[str, Any]
     folder: str | None = None
-    """Where workers run; None for temporary folders of their own, in which relative paths mean nothing."""
+    """Working directory of the workers; None for one temporary folder each, where relative paths do not work."""
     clean_up: str | None = None
-    """`package.module:function` that removes what a killed worker has left; it takes the worker's temporary folder."""
+    """`package.module:function` that removes what a killed worker left behind, given its temporary folder."""
 
 
 def imported(name: str) -> Callable:
-    """The function by its `package.module:function`."""
+    """Imports `package.module:function`."""
     module, _, function = name.partition(":")
     return getattr(importlib.import_module(module), function)

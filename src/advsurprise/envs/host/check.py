@@ -1,4 +1,4 @@
-"""`advsurprise check-env`: what is wrong with an environment, in sentences, before a training run fails."""
+"""`advsurprise check-env`: reports what is wrong with an environment before a training run fails."""
 
 import contextlib
 import json
@@ -22,11 +22,11 @@ from advsurprise.envs.host.spaces import Reading, read_actions, read_metadata, r
 from advsurprise.errors import UserError
 
 WALK_STEPS = 1000
-"""Random steps in which an episode should end."""
+"""Random steps within which an episode should end."""
 WALK_SECONDS = 5.0
-"""Time that these may take."""
+"""Time limit for these steps."""
 SEED_STEPS = 50
-"""Steps that the same seed must repeat."""
+"""Steps that must be the same for the same seed."""
 SPEED_BODIES = 4
 SPEED_SECONDS = 0.5
 DENSITIES = {"classes": "categorical", "image": "gaussian", "vector": "gaussian"}
@@ -43,22 +43,22 @@ class Findings:
     """What is worth knowing."""
 
     def problem(self, text: str) -> None:
-        """Adds a sentence, once."""
+        """Adds a problem, without duplicates."""
         if text not in self.problems:
             self.problems.append(text)
 
     def note(self, text: str) -> None:
-        """Adds a remark, once."""
+        """Adds a note, without duplicates."""
         if text not in self.notes:
             self.notes.append(text)
 
 
 def check(name: str, kwargs: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Makes an environment, tries it out and reports; see `text`. Never raises for what the environment does wrong."""
+    """Makes an environment, tries it out and reports (see `text`); its faults are reported, not raised."""
     findings = Findings()
     report: dict[str, Any] = {"env": name, "ok": False, "problems": findings.problems, "notes": findings.notes}
     report |= {"observation": None, "actions": None, "kind": None, "density": None, "steps_per_s": None}
-    # What the environment prints must not mix with the report.
+    # Keeps what the environment prints out of the report.
     with contextlib.redirect_stdout(sys.stderr), warnings_as_notes(findings):
         _examine(name, kwargs, findings, report)
     report["ok"] = not findings.problems
@@ -67,7 +67,7 @@ def check(name: str, kwargs: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 def text(report: dict[str, Any]) -> str:
-    """The report for a person."""
+    """The report as text."""
     lines = [f"{report['env']}: {'ready to train' if report['ok'] else 'not ready'}"]
     lines += [f"  problem   {problem}" for problem in report["problems"]]
     if report["observation"]:
@@ -85,7 +85,7 @@ def text(report: dict[str, Any]) -> str:
 
 
 def _examine(name: str, kwargs: dict[str, Any] | None, findings: Findings, report: dict[str, Any]) -> None:
-    """From the outside in; what an earlier fault makes meaningless is left out."""
+    """Runs the checks in order, skipping those that an earlier fault makes meaningless."""
     try:
         env = make_env(name, kwargs)
     except UserError as error:
@@ -110,7 +110,8 @@ def _has_spaces(env: gymnasium.Env, findings: Findings) -> bool:
     for part in ("observation_space", "action_space"):
         space = getattr(env, part, None)
         if not isinstance(space, gymnasium.Space):
-            findings.problem(f"{part} must be a gymnasium space, not {'missing' if space is None else repr(space)}")
+            what = "but is missing" if space is None else f"not {space!r}"
+            findings.problem(f"{part} must be a gymnasium space, {what}")
     return not findings.problems
 
 
@@ -125,7 +126,7 @@ def _read(env: gymnasium.Env, name: str, findings: Findings) -> Reading | None:
 
 @contextlib.contextmanager
 def as_problems(findings: Findings, what: str = "") -> Iterator[None]:
-    """Turns an exception into a problem: a `UserError` as it is, any other with what was being done."""
+    """Turns an exception into a problem: a `UserError` as is, any other with what was being done."""
     try:
         yield
     except UserError as error:
@@ -136,7 +137,7 @@ def as_problems(findings: Findings, what: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def warnings_as_notes(findings: Findings) -> Iterator[None]:
-    """Keeps warnings as remarks."""
+    """Records warnings as notes."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -146,7 +147,7 @@ def warnings_as_notes(findings: Findings) -> Iterator[None]:
 
 
 def _answers_well(env: gymnasium.Env, findings: Findings) -> bool:
-    """One reset and one step of the environment itself: its wrappers would fail on a result of the wrong form."""
+    """Tries a reset and a step of the unwrapped environment: wrappers would fail on malformed results."""
     bare = env.unwrapped
     known = len(findings.problems)
     with as_problems(findings, "reset(seed=0)"):
@@ -171,10 +172,10 @@ def _form(answer: object) -> str:
 
 
 def _walk(env: gymnasium.Env, findings: Findings) -> None:
-    """Random steps through some episodes, every answer looked at."""
+    """Takes random steps through some episodes and checks every result."""
     env.action_space.seed(0)
     ended = False
-    with as_problems(findings, "a walk of random steps"):
+    with as_problems(findings, "taking random steps"):
         obs, info = env.reset(seed=0)
         _check_observation("reset", obs, env.observation_space, findings)
         _check_info("reset", info, findings)
@@ -184,9 +185,9 @@ def _walk(env: gymnasium.Env, findings: Findings) -> None:
 
 
 def _episode_ends(env: gymnasium.Env, findings: Findings) -> bool:
-    """Steps until there is a problem or enough was seen; whether an episode ended on the way."""
+    """Takes steps until there is a problem or a limit is reached; returns whether an episode ended."""
     ended = False
-    until = time.monotonic() + WALK_SECONDS
+    deadline = time.monotonic() + WALK_SECONDS
     for _ in range(WALK_STEPS):
         obs, reward, terminated, truncated, info = env.step(env.action_space.sample())
         _check_observation("step", obs, env.observation_space, findings)
@@ -194,7 +195,7 @@ def _episode_ends(env: gymnasium.Env, findings: Findings) -> bool:
         if terminated or truncated:
             ended = True
             env.reset()
-        if findings.problems or time.monotonic() > until:
+        if findings.problems or time.monotonic() > deadline:
             break
     return ended
 
@@ -208,7 +209,7 @@ def _check_observation(where: str, obs: Any, space: gymnasium.Space, findings: F
     elif space.dtype is not None and not np.can_cast(array.dtype, space.dtype):
         fault = f"has dtype {array.dtype}, but observation_space declares {space.dtype}"
     elif array.dtype.kind == "f" and np.isnan(array).any():
-        fault = "holds nan"
+        fault = "contains NaN"
     else:
         fault = f"is not within observation_space {short(space)}: it is {short(obs)}"
     findings.problem(f"the observation of {where} {fault}")
@@ -230,34 +231,32 @@ def _check_info(where: str, info: Any, findings: Findings) -> None:
 
 
 def _check_gymnasium(env: gymnasium.Env, findings: Findings) -> None:
-    """Gymnasium's own checker, which stops at its first complaint."""
+    """Gymnasium's own checker, which stops at its first error."""
     try:
         check_env(env.unwrapped, skip_render_check=True, skip_close_check=True)
     except Exception as error:
-        said = " ".join(str(error).split()) if isinstance(error, AssertionError) else sentence(error)
-        findings.problem(f"Gymnasium's check_env: {said}")
+        reason = " ".join(str(error).split()) if isinstance(error, AssertionError) else sentence(error)
+        findings.problem(f"Gymnasium's check_env: {reason}")
 
 
 def _check_seeds(env: gymnasium.Env, name: str, kwargs: dict[str, Any] | None, findings: Findings) -> None:
-    """The same seed and actions lead to the same episodes: again in the same environment, and in another one."""
+    """Checks that the same seed and actions give the same episodes, in this environment and in a second one."""
     if findings.problems:
         return
     env.action_space.seed(0)
     actions = [env.action_space.sample() for _ in range(SEED_STEPS)]
-    with as_problems(findings, "repeating an episode"):
-        other = make_env(name, kwargs)
+    with as_problems(findings, "repeating an episode"), contextlib.closing(make_env(name, kwargs)) as other:
         first = _trajectory(env, actions, seed=7)
         for again, where in ((env, "again"), (other, "in a second environment")):
             _compare(first, _trajectory(again, actions, seed=7), where, findings)
         if not findings.problems and _difference(first, _trajectory(other, actions, seed=8)) is None:
             findings.note(
-                f"two seeds gave the same {SEED_STEPS} steps: there is no randomness, or the seed is not used"
+                f"two seeds gave the same {SEED_STEPS} steps: the environment is deterministic or ignores the seed"
             )
-        other.close()
 
 
 def _trajectory(env: gymnasium.Env, actions: list[Any], *, seed: int) -> list[Any]:
-    """All that an environment answers, from a seed on; the next episode begins without one."""
+    """Everything an environment returns after a seeded reset; later episodes are not seeded."""
     seen: list[Any] = [np.array(env.reset(seed=seed)[0])]
     for action in actions:
         obs, reward, terminated, truncated, _ = env.step(action)
@@ -276,23 +275,23 @@ def _compare(first: list[Any], second: list[Any], where: str, findings: Findings
     step = _difference(first, second)
     remedy = "draw all randomness from self.np_random, which super().reset(seed=seed) seeds"
     if step == 0:
-        findings.problem(f"reset(seed=7) {where} gave another first observation; {remedy}")
+        findings.problem(f"reset(seed=7) {where} gave a different first observation; {remedy}")
     elif step is not None:
-        findings.problem(f"the same seed and actions {where} gave another result at step {step}; {remedy}")
+        findings.problem(f"the same seed and actions {where} gave a different result at step {step}; {remedy}")
 
 
 def _speed(name: str, kwargs: dict[str, Any] | None, findings: Findings) -> int | None:
-    """Steps per second of bodies run one after the other behind the host contract, as training would."""
+    """Steps per second of a few bodies behind the host contract, as in training."""
     with as_problems(findings, "running it for training"):
         host = open_host(name, SPEED_BODIES, kwargs=kwargs)
         rng = np.random.default_rng(0)
         host.reset(0)
-        steps, begin = 0, time.monotonic()
-        while time.monotonic() - begin < SPEED_SECONDS:
+        steps, start = 0, time.monotonic()
+        while time.monotonic() - start < SPEED_SECONDS:
             host.send(rng.integers(host.spec.num_actions, size=SPEED_BODIES))
             host.recv()
             steps += SPEED_BODIES
-        speed = round(steps / (time.monotonic() - begin))
+        speed = round(steps / (time.monotonic() - start))
         host.close()
         return speed
     return None
@@ -304,7 +303,7 @@ def _close(env: gymnasium.Env, findings: Findings) -> None:
 
 
 def train_line(name: str, kwargs: dict[str, Any] | None) -> str:
-    """What to type next."""
+    """The command that trains in the environment."""
     words = ["advsurprise", "train", "--env", name]
     for key, value in (kwargs or {}).items():
         words += ["--set", f"env.{key}={json.dumps(value)}"]

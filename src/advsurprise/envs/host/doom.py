@@ -1,4 +1,4 @@
-"""Scenarios of Doom as host worlds, by ViZDoom (the extra `doom`); see docs/doom.md. Imports no jax."""
+"""Doom scenarios as host worlds, through ViZDoom (the extra `doom`). Guide: docs/doom.md. Imports no jax."""
 
 import dataclasses
 import functools
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "advsurprise.envs.host"
 MAX_TICS = 2100
-"""Tics (60 s of play) after which an episode is cut where its scenario has no limit: what most others have."""
+"""Tics (60 s of play) after which an episode is truncated if its scenario has no limit: that of most others."""
 DENSITY_SIDE, DENSITY_FRAMES = 20, 4
 """What a density model sees, as in the paper: the last 4 observations of 20x20 pixels."""
 POSITIONS = {"take-cover": tuple(range(16, 753, 32))}
@@ -25,16 +25,16 @@ POSITIONS = {"take-cover": tuple(range(16, 753, 32))}
 
 @dataclass(frozen=True)
 class DoomSettings:
-    """What can be set of every scenario."""
+    """Settings of every scenario."""
 
     frame_skip: int = 4
-    """Tics (35 to a second) that each action is held for."""
+    """Tics (35 per second) for which each action is held."""
     side: int = 20
     """Rows and columns of an observation, averaged down from the screen's 120x160."""
     max_tics: int = 0
-    """Tics after which an episode is truncated; 0: the scenario's own limit, or 2100 where it has none."""
+    """Tics after which an episode is truncated; 0 for the scenario's own limit, or 2100 if it has none."""
     skill: int = 0
-    """Doom's difficulty, 1 (easiest) to 5; 0: the scenario's own."""
+    """Doom's difficulty, 1 (easiest) to 5; 0 for the scenario's own."""
     no_action: bool = True
     """Whether action 0 presses nothing; the others press one button each."""
 
@@ -57,7 +57,7 @@ def open_host(
     workers: int | None = None,
     **settings: Any,
 ) -> "Host":
-    """Opens a scenario for some bodies of each seed."""
+    """Opens a scenario with `bodies` bodies for each of `seeds` seeds."""
     chosen = DoomSettings(**settings)
     described = spec(scenario, chosen)
     from advsurprise.envs.host.pool import BodyHost
@@ -68,12 +68,12 @@ def open_host(
 
 
 def read_spec(scenario: str, **settings: Any) -> "EnvSpec":
-    """What a learner must know of a scenario, by its fields."""
+    """What a learner needs to know about a scenario, given its settings."""
     return spec(scenario, DoomSettings(**settings))
 
 
 def spec(scenario: str, settings: DoomSettings) -> "EnvSpec":
-    """What a learner must know of a scenario; reads its configuration and starts no game."""
+    """What a learner needs to know about a scenario; reads its configuration without starting a game."""
     buttons = [
         button.name.lower().replace("_", " ") for button in configure(config_file(scenario)).get_available_buttons()
     ]
@@ -112,7 +112,7 @@ def presses(buttons: int, *, no_action: bool) -> list[list[bool]]:
 
 
 def config_file(scenario: str) -> str:
-    """The scenario's configuration, as ViZDoom names it."""
+    """ViZDoom's name of the scenario's configuration file."""
     return f"{scenario.replace('-', '_')}.cfg"
 
 
@@ -125,7 +125,7 @@ _TABLE = {
     "defend-the-line": "Doom: monsters come along a room, ever stronger",
     "deadly-corridor": "Doom: a corridor of shooting monsters, a vest at its end",
     "health-gathering": "Doom: a floor of acid, medikits to stay alive",
-    "health-gathering-supreme": "Doom: the same in a maze, with poison among the medikits",
+    "health-gathering-supreme": "Doom: health-gathering in a maze, with poison among the medikits",
     "my-way-home": "Doom: a maze of rooms, a vest in one of them",
     "predict-position": "Doom: a moving monster and one rocket",
 }

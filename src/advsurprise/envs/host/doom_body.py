@@ -19,14 +19,14 @@ GAME_OVER = "game/over"
 
 
 def make_body(scenario: str, **settings: Any) -> "DoomBody":
-    """A body by the name of its scenario, with some settings changed."""
+    """Makes a body in a scenario, with some settings changed."""
     return DoomBody(scenario, DoomSettings(**settings))
 
 
 class DoomBody(Body):
-    """A game of its own, in a process that ViZDoom starts; an episode is its seed and the actions since.
+    """A game in a process that ViZDoom starts; an episode is defined by its seed and the actions since.
 
-    ViZDoom gives no frame once an episode has ended by itself: the last one before it is used.
+    ViZDoom returns no frame once an episode has ended by itself: the previous frame is used.
     """
 
     frees_gil: ClassVar[bool] = True
@@ -39,7 +39,7 @@ class DoomBody(Body):
         self._presses = presses(self._game.get_available_buttons_size(), no_action=settings.no_action)
         self._skip = settings.frame_skip
         self._max_tics = settings.max_tics or self._game.get_episode_timeout() or MAX_TICS
-        # The clock is kept here: ViZDoom gives no frame once its own has run out.
+        # The time limit is applied here: ViZDoom returns no frame after its own.
         self._game.set_episode_timeout(0)
         self._shrink = AreaMean(*SCREEN, to=(settings.side, settings.side))
         variables = require("vizdoom", extra="doom").GameVariable
@@ -62,17 +62,17 @@ class DoomBody(Body):
         return self._game.get_instance_id()
 
     def reset(self, seed: int) -> UInt8[np.ndarray, "side side"]:
-        """The first observation of the first episode: the same seed gives the same episodes."""
+        """Starts the first episode; returns its first observation. Equal seeds give equal episodes."""
         self._generator = np.random.default_rng(seed)
         return self.begin()
 
     def begin(self) -> UInt8[np.ndarray, "side side"]:
-        """The first observation of the next episode."""
+        """Starts the next episode; returns its first observation."""
         self._seed = int(self._generator.integers(2**32))
         return self.rewind()
 
     def rewind(self) -> UInt8[np.ndarray, "side side"]:
-        """The first observation of the current episode again; the same actions lead to the same future."""
+        """Restarts the current episode; the same actions lead to the same future."""
         self._game.set_seed(self._seed)
         self._game.new_episode()
         self._actions = []
@@ -81,7 +81,7 @@ class DoomBody(Body):
         return self._look()
 
     def step(self, action: int) -> Stepped:
-        """Holds the action's button for as many tics as a step has, or as are left."""
+        """Holds the action's button for the tics of a step, or those left in the episode."""
         tics = min(self._skip, self._max_tics - self._tics)
         reward = self._game.make_action(self._presses[action], tics)
         self._actions.append(action)
@@ -93,7 +93,7 @@ class DoomBody(Body):
         return Stepped(obs, float(reward), terminated, truncated, self.info())
 
     def info(self) -> dict[str, float]:
-        """Where the body is, how it fares, and what the game is worth so far."""
+        """Position and health of the body, and the score so far."""
         measured = {name: self._game.get_game_variable(variable) for name, variable in self._measured.items()}
         return measured | {
             "episode_length": float(len(self._actions)),
@@ -112,7 +112,7 @@ class DoomBody(Body):
         return zlib.crc32(text).to_bytes(4, "big") + text
 
     def load(self, state: bytes) -> None:
-        """Plays the saved episode up to where it was: ViZDoom's own saved games are not exact."""
+        """Replays the saved episode: ViZDoom's own saved games are not exact."""
         saved = _read(state)
         if {name: saved[name] for name in self._name} != self._name:
             raise ValueError(f"saved in {saved['scenario']} with {saved['settings']}, not in {self._name}")
@@ -129,7 +129,7 @@ class DoomBody(Body):
     def _look(self) -> UInt8[np.ndarray, "side side"]:
         state = self._game.get_state()
         if state is None:
-            raise RuntimeError("ViZDoom gives no state of a running episode")
+            raise RuntimeError("ViZDoom returned no state of a running episode")
         self._frame = self._shrink(state.screen_buffer)
         return self._frame
 

@@ -1,4 +1,4 @@
-"""Starts games of ViZDoom so that nothing is left of them, however their process ends. Imports no jax."""
+"""Starts ViZDoom games that leave nothing behind, however their process ends. Imports no jax."""
 
 import contextlib
 import os
@@ -23,17 +23,17 @@ SEGMENTS = ("SM", "MQCtr", "MQDoom")
 """Shared memory of an instance: `ViZDoom` + one of these + its id."""
 SHARED = pathlib.Path("/dev/shm")
 FOLDER = "advsurprise-doom-"
-"""How names of the folders begin in which games start."""
+"""Prefix of the folders in which games start."""
 
 _starting = threading.Lock()
 
 
 def configure(config: str, *, skill: int = 0) -> "DoomGame":
-    """A game with one of the configurations that come with ViZDoom, not started; 0 is its own skill."""
+    """A game with one of ViZDoom's configurations, not started; skill 0 is the configuration's own."""
     vizdoom = require("vizdoom", extra="doom")
     game = vizdoom.DoomGame()
     game.load_config(os.path.join(vizdoom.scenarios_path, config))
-    # Named, since ViZDoom prefers a doom2.wad where it finds one, and its textures differ.
+    # Set explicitly: ViZDoom prefers a doom2.wad if it finds one, and its textures differ.
     game.set_doom_game_path(_installed("freedoom2.wad"))
     game.set_window_visible(False)
     game.set_mode(vizdoom.Mode.PLAYER)
@@ -45,26 +45,26 @@ def configure(config: str, *, skill: int = 0) -> "DoomGame":
 
 
 def _installed(name: str) -> str:
-    """Path of a file of the package."""
+    """Path of a file in the vizdoom package."""
     return os.path.join(os.path.dirname(require("vizdoom", extra="doom").scenarios_path), name)
 
 
 def start(game: "DoomGame") -> None:
-    """Starts a game that dies with this process, and that leaves neither files nor shared memory.
+    """Starts a game that dies with this process and leaves neither files nor shared memory behind.
 
-    One at a time: threads that start several at once crash the process. Segments lose their names as soon as both sides
-    have them open, so that the system frees them with the last process, whatever ends it.
+    One at a time: threads that start several at once crash the process. Segments are unlinked as soon as both sides
+    have them open, so that the system frees them with the last process, however it ends.
     """
     with _starting, tempfile.TemporaryDirectory(prefix=FOLDER, ignore_cleanup_errors=True) as folder:
         game.set_vizdoom_path(_launcher(folder))
-        # Read and written by the game, in its working folder if it is not named.
+        # The game reads and writes this file, by default in its working directory.
         game.set_doom_config_path(os.devnull)
         game.init()
         _unlink_segments(game.get_instance_id())
 
 
 def _launcher(folder: str) -> str:
-    """Writes the program that ViZDoom is to start in place of its own."""
+    """Writes the script that ViZDoom starts in place of its own program."""
     command = [sys.executable, "-IS", doom_launch.__file__, str(os.getpid()), folder, _installed("vizdoom")]
     script = pathlib.Path(folder, "start")
     script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
@@ -75,7 +75,7 @@ def _launcher(folder: str) -> str:
 
 
 def remove_leftovers(instance_ids: Iterable[str]) -> None:
-    """Ends games by their instance's id and frees their shared memory; those that are gone are passed over."""
+    """Kills games by their instance id and frees their shared memory; ignores those already gone."""
     ids = set(instance_ids)
     for pid in _engines(ids):
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -85,21 +85,21 @@ def remove_leftovers(instance_ids: Iterable[str]) -> None:
 
 
 def clean_up(folder: str) -> None:
-    """Removes what a killed process has left of games that it was just starting, with `folder` for temporary files."""
+    """Removes what a killed process, with temporary folder `folder`, left of games that it was starting."""
     notes = pathlib.Path(folder).rglob(f"{FOLDER}*/{doom_launch.INSTANCE}")
     remove_leftovers(note.read_text() for note in notes)
 
 
 def _unlink_segments(instance_id: str) -> None:
-    # An id is a part of a path here.
+    # The id becomes part of a path.
     if not instance_id.isalnum():
-        raise ValueError(f"{instance_id!r} is not the id of an instance")
+        raise ValueError(f"{instance_id!r} is not an instance id")
     for segment in SEGMENTS:
         (SHARED / f"ViZDoom{segment}{instance_id}").unlink(missing_ok=True)
 
 
 def _engines(ids: set[str]) -> Iterator[int]:
-    """Processes that run one of these instances."""
+    """Ids of the processes that run one of these instances."""
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             arguments = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")

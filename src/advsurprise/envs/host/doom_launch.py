@@ -1,6 +1,6 @@
-"""Runs in place of ViZDoom's program, and turns into it: `doom_launch.py PARENT FOLDER PROGRAM ARGUMENT...`.
+"""Runs in place of ViZDoom's program, and then executes it: `doom_launch.py PARENT FOLDER PROGRAM ARGUMENT...`.
 
-Started by its path and without site packages, so that it costs next to nothing: it imports only what it needs.
+Started by its path and without site packages, so that it starts fast; it imports only what it needs.
 """
 
 import os
@@ -13,7 +13,7 @@ SIGKILL = 9
 
 
 def main(parent: int, folder: str, command: list[str]) -> None:
-    """Notes the id, works in the folder, and sees to it that the game ends when the process that plays it does."""
+    """Writes down the id, works in the folder, and makes the game end with the process that plays it."""
     os.chdir(folder)
     with open(INSTANCE, "w") as file:
         file.write(command[command.index("+viz_instance_id") + 1])
@@ -21,7 +21,7 @@ def main(parent: int, folder: str, command: list[str]) -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL)
-        # The parent may have died before: nobody would send the signal then.
+        # The parent may already have died, and then no signal would be sent.
         if os.getppid() != parent:
             sys.exit(1)
     os.execv(command[0], command)

@@ -5,11 +5,10 @@ from jaxtyping import Float32, UInt8
 
 
 class AreaMean:
-    """Averages grey images of one size over the areas that the pixels of a smaller one cover.
+    """Shrinks grey images by averaging the area that each new pixel covers.
 
-    Pixels at a border count by the share of them that lies within. Weights are whole numbers and all sums stay below
-    2²⁴, so that float32 adds them without error: every machine gets the same bytes, in a third of the time or less that
-    agreeing with OpenCV would take.
+    Pixels at the border of an area count by the fraction inside. Weights are integers and all sums stay below 2²⁴, so
+    float32 is exact: every machine gets the same bytes, in at most a third of the time that matching OpenCV would take.
     """
 
     def __init__(self, rows: int, columns: int, *, to: tuple[int, int]):
@@ -26,7 +25,7 @@ class AreaMean:
 
 
 def _overlaps(size: int, smaller: int) -> Float32[np.ndarray, "smaller size"]:
-    """How much of each of `size` pixels lies in each of fewer pixels, in units of which a pixel has `smaller`."""
+    """Overlap of each of `smaller` new pixels with each of `size` old ones, in units of 1 / `smaller` old pixels."""
     pixel = np.arange(size + 1) * smaller
     area = np.arange(smaller + 1)[:, None] * size
     overlap = np.minimum(pixel[1:], area[1:]) - np.maximum(pixel[:-1], area[:-1])

@@ -30,7 +30,7 @@ MEASURES = (
 )
 """Measured for every environment: the sum of rewards and the number of steps of the episode so far."""
 LONG_STEP = 50e-6
-"""Seconds from which on a step is worth a worker process: handing it over and back costs about as much."""
+"""Seconds per step from which worker processes pay off: communication costs about as much."""
 
 
 def open_host(
@@ -41,12 +41,12 @@ def open_host(
     kwargs: dict[str, Any] | None = None,
     vectorization: Vectorization = "auto",
 ) -> Host:
-    """Opens `package:Name-v0`, `Name-v0` or `path/to/file.py:Class` for some bodies of each of some seeds.
+    """Opens `package:Name-v0`, `Name-v0` or `path/to/file.py:Class` with `bodies` bodies for each of `seeds` seeds.
 
-    The package is imported and the file is run, with all that they do: name only what you trust. Bodies are stepped one
-    after the other in this process (`sync`), in worker processes (`async`), or by the environment's own vector form
-    (`native`, one seed). `auto` is the vector form if there is one that resets within a step, else what suits the time
-    that a step takes.
+    This imports the package or runs the file: name only code you trust. Bodies are stepped one after the other in this
+    process (`sync`), in worker processes (`async`), or by the environment's own vector form (`native`, one seed).
+    `auto` is the vector form if there is one that resets within a step, otherwise `sync` or `async`, depending on the
+    time a step takes.
     """
     if bodies < 1:
         raise UserError(f"bodies must be at least 1, not {bodies}")
@@ -62,19 +62,19 @@ def open_host(
         spec = read_spec(env, name)
         seconds = step_seconds(env, name) if vectorization == "auto" else 0.0
     portable = maker(name, kwargs)
-    apart = vectorization == "async" or (seconds >= LONG_STEP and portable is not None and is_portable(name))
+    in_workers = vectorization == "async" or (seconds >= LONG_STEP and portable is not None and is_portable(name))
     if vectorization == "async" and portable is None:
-        raise UserError(f"{name}: worker processes need settings that can be written as JSON, not {short(kwargs)}")
+        raise UserError(f"{name}: worker processes need JSON-serializable settings, not {short(kwargs)}")
     made = portable or Maker(MAKE, {"name": name, "kwargs": kwargs})
-    host = BodyHost(spec, made, seeds=seeds, bodies=bodies, workers=None if apart else 0)
+    host = BodyHost(spec, made, seeds=seeds, bodies=bodies, workers=None if in_workers else 0)
     if vectorization == "auto":
-        where = f"in {len(host.worker_pids)} worker processes" if apart else "in this process"
+        where = f"in {len(host.worker_pids)} worker processes" if in_workers else "in this process"
         host.notes = (f"{name}: a step takes {seconds * 1e6:.0f} µs; bodies are stepped {where}",)
     return host
 
 
 def read_spec(env: gymnasium.Env, name: str) -> EnvSpec:
-    """What a learner must know of an environment."""
+    """What a learner needs to know about an environment."""
     return _spec(env.observation_space, env.action_space, env.metadata, name)
 
 
@@ -95,13 +95,13 @@ def _spec(observations: gymnasium.Space, actions: gymnasium.Space, metadata: Map
 
 
 def has_vector_form(name: str) -> bool:
-    """Whether an environment is registered with a vector form of its own."""
+    """Whether an environment is registered with its own vector form."""
     registered = gymnasium.registry.get(name)
     return registered is not None and registered.vector_entry_point is not None
 
 
 def is_portable(name: str) -> bool:
-    """Whether another process can make the environment by its name: not if a class was registered by this one."""
+    """Whether another process can make the environment by its name: not if this one registered a class."""
     registered = gymnasium.registry.get(name)
     return registered is None or isinstance(registered.entry_point, str)
 
@@ -110,7 +110,7 @@ def _open_native(
     name: str, bodies: int, seeds: int, kwargs: dict[str, Any], *, required: bool
 ) -> "GymnasiumHost | None":
     if seeds > 1:
-        raise UserError(f"{name}: its vector form takes one seed at a time, not {seeds}")
+        raise UserError(f"{name}: its vector form supports one seed, not {seeds}")
     try:
         vector = gymnasium.make_vec(name, num_envs=bodies, vectorization_mode="vector_entry_point", **kwargs)
     except Exception as error:
@@ -129,8 +129,8 @@ def _open_native(
 class GymnasiumHost(Host):
     """A Gymnasium vector environment behind the host contract.
 
-    Every answer is a step that used its action: an environment that would spend a step on resetting is reset here,
-    within the step that ended its episode, and one for which that cannot be done is refused.
+    Every step uses its action: an environment that would spend a step on resetting is reset here, within the step that
+    ended its episode, and refused if that is not possible.
     """
 
     def __init__(self, vector: VectorEnv, name: str):
@@ -148,12 +148,12 @@ class GymnasiumHost(Host):
 
     @property
     def spec(self) -> EnvSpec:
-        """What a learner must know of the world."""
+        """What a learner needs to know about the world."""
         return self._spec
 
     def reset(self, seed: int | Key[Array, "..."]) -> TimeStep:
-        """Begins the first episode of every body: the same seed (or key) gives the same episodes, as far as the
-        environment keeps that promise."""
+        """Starts the first episode of every body; the same seed or key gives the same episodes, as far as the
+        environment is reproducible."""
         if self._pending is not None:
             self._wait()
         obs, _ = self.vector.reset(seed=self._seeds(seed))
@@ -185,7 +185,7 @@ class GymnasiumHost(Host):
         done = terminated | truncated
         seen = final = np.asarray(obs)
         if done.any():
-            seen, final = self._turn_over(seen, done, infos)
+            seen, final = self._reset_ended(seen, done, infos)
         shown = self._shown = self._show(seen)
         final_shown = self._show(final) if done.any() else shown
         self._return += reward
@@ -196,14 +196,14 @@ class GymnasiumHost(Host):
         return timestep
 
     def relocate(self, request: Int[np.ndarray, " rows"], group: int = 0) -> TimeStep:
-        """Begins a new episode of every body with a request: a Gymnasium environment cannot be rewound."""
+        """Starts a new episode for every body with a request: a Gymnasium environment cannot be rewound."""
         if not self._ready:
             raise RuntimeError("reset the world before relocating bodies")
         if self._pending is not None:
             raise RuntimeError("receive the last step before relocating bodies")
         mask = request != CONTINUE
         if mask.any():
-            self._shown = self._begin_anew(mask)
+            self._shown = self._restart(mask)
         obs = self._shown
         self._return[mask] = 0
         self._length[mask] = 0
@@ -224,8 +224,8 @@ class GymnasiumHost(Host):
         actions, self._pending = self._pending, None
         return self.vector.step(actions)
 
-    def _turn_over(self, seen: Shaped[np.ndarray, "bodies ..."], done: Bool[np.ndarray, " bodies"], infos):
-        """What to act on next and what the actions led to, where some episodes ended."""
+    def _reset_ended(self, seen: Shaped[np.ndarray, "bodies ..."], done: Bool[np.ndarray, " bodies"], infos):
+        """Observations to act on next and observations after the actions, where some episodes ended."""
         if self._mode is AutoresetMode.SAME_STEP:
             return seen, self._with_final(seen, done, infos)
         fresh = np.asarray(self.vector.reset(options={"reset_mask": done.copy()})[0])
@@ -233,8 +233,8 @@ class GymnasiumHost(Host):
             raise UserError(f"{self._spec.id}: resetting some bodies with options['reset_mask'] changed others")
         return fresh, seen
 
-    def _begin_anew(self, mask: Bool[np.ndarray, " bodies"]) -> Shaped[np.ndarray, "bodies ..."]:
-        """What bodies see after some of them were given new episodes, of which the others must notice nothing."""
+    def _restart(self, mask: Bool[np.ndarray, " bodies"]) -> Shaped[np.ndarray, "bodies ..."]:
+        """Observations after some bodies were restarted, which must not affect the others."""
         fresh = self._show(np.asarray(self.vector.reset(options={"reset_mask": mask.copy()})[0]))
         if not np.array_equal(fresh[~mask], self._shown[~mask]):
             raise UserError(f"{self._spec.id}: resetting some bodies with options['reset_mask'] changed others")
@@ -245,7 +245,7 @@ class GymnasiumHost(Host):
         final = seen.copy()
         for body in np.flatnonzero(done):
             if final_obs is None or final_obs[body] is None:
-                raise UserError(f"{self._spec.id} resets within a step but leaves infos['final_obs'] out")
+                raise UserError(f"{self._spec.id} resets within a step but does not return infos['final_obs']")
             final[body] = final_obs[body]
         return final
 
@@ -270,9 +270,9 @@ class GymnasiumHost(Host):
         )
 
     def _seeds(self, seed: int | Key[Array, "..."]) -> Any:
-        """One seed per body, or a single one for an environment's own vector form, which takes no more.
+        """One seed per body, or a single one for an environment's own vector form, which accepts only one.
 
-        Gymnasium would count up from a single seed, so that neighbouring seeds share most of their bodies.
+        Gymnasium would count up from a single seed, so that neighbouring seeds would share most of their bodies.
         """
         key = seed_keys(seed, 1)[0]
         entropy = np.asarray(jax.random.key_data(key)).ravel().tolist()
@@ -282,7 +282,7 @@ class GymnasiumHost(Host):
 
 
 def _autoreset_mode(vector: VectorEnv, name: str) -> AutoresetMode:
-    """How finished episodes are followed by the next, or a sentence if that cannot be made a part of the same step."""
+    """The autoreset mode; refuses one that cannot reset within the step that ends an episode."""
     declared = vector.metadata.get("autoreset_mode")
     try:
         mode = AutoresetMode(declared)
@@ -291,10 +291,10 @@ def _autoreset_mode(vector: VectorEnv, name: str) -> AutoresetMode:
         raise UserError(
             f"{name}: metadata['autoreset_mode'] of the vector environment is {declared!r}, not one of {known}"
         ) from None
-    # Other next-step environments ignore or misread a reset of some bodies and would spend a step on it.
+    # Other next-step environments ignore or misread a partial reset and would spend a step on it.
     if mode is AutoresetMode.NEXT_STEP and not isinstance(vector.unwrapped, SyncVectorEnv):
         raise UserError(
-            f"{name}: the vector environment resets on the step after an episode's end, which would reach the learner "
-            'as a step that nobody took; open it with vectorization "sync" or "async", or make it with SAME_STEP'
+            f"{name}: the vector environment resets on the step after an episode's end, which the learner would take "
+            'for a real step; open it with vectorization "sync" or "async", or make it with SAME_STEP'
         )
     return mode

@@ -16,11 +16,11 @@ from advsurprise.errors import UserError
 MAKE = f"{__name__}:make"
 """The function of this module that makes a body."""
 TRIED_STEPS = 64
-"""Random steps from which the time of one is measured."""
+"""Random steps used to measure the time of a step."""
 
 
 class GymnasiumBody(Body):
-    """A Gymnasium environment: it cannot be saved or rewound, so every beginning is a new episode."""
+    """A Gymnasium environment: it cannot be saved or rewound, so every restart is a new episode."""
 
     def __init__(self, env: gymnasium.Env, name: str):
         self._env, self._name = env, name
@@ -59,26 +59,26 @@ class GymnasiumBody(Body):
 
 
 def make(name: str, kwargs: dict[str, Any]) -> GymnasiumBody:
-    """A body, in a worker."""
+    """Makes a body in a worker."""
     return GymnasiumBody(make_body(name, kwargs), name)
 
 
 def maker(name: str, kwargs: dict[str, Any]) -> Maker | None:
-    """How a worker makes a body; None if the keywords cannot be sent to one."""
+    """How a worker makes a body; None if the keywords are not JSON-serializable."""
     try:
         same = json.loads(json.dumps(kwargs)) == kwargs
     except (TypeError, ValueError):
         return None
-    # Workers run where this process does, since files may be named from there.
+    # Workers run in this working directory, since file names may be relative to it.
     return Maker(MAKE, {"name": name, "kwargs": kwargs}, os.getcwd()) if same else None
 
 
 def step_seconds(env: gymnasium.Env, name: str) -> float:
-    """Seconds that a step of the environment takes; refuses one in which a random step fails."""
+    """Seconds per step of the environment; refuses one in which a random step fails."""
     try:
         return _fastest_step(env)
     except Exception as error:
-        raise UserError(f"{name}: a random step failed: {sentence(error)}; advsurprise check-env says more") from error
+        raise UserError(f"{name}: a random step failed: {sentence(error)}; try advsurprise check-env") from error
 
 
 def _fastest_step(env: gymnasium.Env) -> float:
@@ -88,9 +88,9 @@ def _fastest_step(env: gymnasium.Env) -> float:
     fastest = float("inf")
     for _ in range(TRIED_STEPS):
         action = env.action_space.sample()
-        begun = time.perf_counter()
+        start = time.perf_counter()
         _, _, terminated, truncated, _ = env.step(action)
-        fastest = min(fastest, time.perf_counter() - begun)
+        fastest = min(fastest, time.perf_counter() - start)
         if terminated or truncated:
             env.reset()
     return fastest

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def is_gymnasium(name: str) -> bool:
-    """Whether a name is written as one of Gymnasium's ids or as a class of a file, not as one of our own worlds."""
+    """Whether a name is a Gymnasium id or a class in a file, not one of our own worlds."""
     named = ":" in name and not is_foreign(name)
     return named or name in gymnasium.registry or re.search(r"-v\d+$", name) is not None
 
 
 def world(name: str) -> World:
-    """The host world behind a name of Gymnasium's; whether there is one is known when it is opened."""
+    """Registry entry for a Gymnasium name; whether the environment exists is known only once it is opened."""
     spec, build = functools.partial(_spec, name), functools.partial(_open, name)
     return World(name, "a Gymnasium environment", "host", build, None, spec=spec, foreign=True)
 
@@ -56,8 +56,8 @@ def _check_code(name: str) -> None:
 def make_env(name: str, kwargs: dict[str, Any] | None = None) -> gymnasium.Env:
     """Makes one environment from `package:Name-v0`, `Name-v0` or `path/to/file.py:Class`.
 
-    The package is imported and the file is run, with all that they do: name only what you trust. `kwargs` go to the
-    environment, but for `max_episode_steps`, which cuts its episodes.
+    This imports the package or runs the file: name only code you trust. `kwargs` go to the environment, except
+    `max_episode_steps`, which truncates its episodes.
     """
     options: dict[str, Any] = {"disable_env_checker": True} | (kwargs or {})
     try:
@@ -74,11 +74,11 @@ def make_body(name: str, kwargs: dict[str, Any] | None = None) -> gymnasium.Env:
 
 
 class Body(gymnasium.Wrapper):
-    """An environment whose answers can be kept: observations are copies, since some environments write each one over
-    the last and would spoil the final observation by resetting; infos, which nobody reads, are empty."""
+    """Copies observations, since some environments overwrite the last one and would corrupt the final observation by
+    resetting; drops infos, which are not used."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
-        """Begins an episode."""
+        """Starts an episode."""
         obs, _ = self.env.reset(seed=seed, options=options)
         return copy.deepcopy(obs), {}
 
@@ -89,13 +89,13 @@ class Body(gymnasium.Wrapper):
 
 
 def sentence(error: BaseException) -> str:
-    """An error in one line; Gymnasium's own need no class name before them."""
+    """An error in one line; Gymnasium's own do not need their class name."""
     line = " ".join(str(error).split()) or "no reason given"
     return line if isinstance(error, gymnasium.error.Error) else f"{type(error).__name__}: {line}"
 
 
 def _registered(name: str) -> str | Registration:
-    """What `gymnasium.make` takes: an id, or a class of a file as if it were registered."""
+    """What `gymnasium.make` takes: an id, or a registration of a class in a file."""
     if not is_file_class(name):
         return name
     return Registration(id=name.rpartition(":")[2], entry_point=load_class(name, gymnasium.Env))

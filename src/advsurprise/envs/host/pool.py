@@ -20,16 +20,16 @@ from advsurprise.errors import UserError, WorldWarning
 from advsurprise.types import CONTINUE, RESTART, REWIND, EnvSpec, TimeStep
 
 MAX_DEATHS = 3
-"""Deaths of a worker, with no step of it in between, after which it is not replaced again."""
+"""Deaths of a worker in a row, without a step in between, after which it is not replaced."""
 ALL = 255
-"""In place of a group: all of them."""
+"""In place of a group: all groups."""
 
 
 class BodyHost(Host):
     """Bodies of a world behind the host contract.
 
     `workers` is the number of processes: None for about one per core, 0 to step all bodies in this process, within
-    `recv`. One that dies is replaced: the episodes of its bodies end as truncated where they were last seen.
+    `recv`. A worker that dies is replaced; the episodes of its bodies are truncated at their last observation.
     """
 
     def __init__(
@@ -62,30 +62,30 @@ class BodyHost(Host):
         self._arrays = self._workers.arrays
         self.resumes = self._workers.all[0].traits["resumes"]
         self.rewinds = self._workers.all[0].traits["rewinds"]
-        self._begun = False
+        self._started = False
         self._sent: set[int] = set()
         self._slot = [0] * groups
-        """Where each group's current observations are; the next step writes to the other slot."""
+        """Slot of each group's current observations; the next step writes to the other one."""
         self._final = np.zeros((rows, *spec.observation_shape), spec.observation_dtype)
         self._info = np.zeros((rows, len(spec.info)), np.float32)
-        """Measures of where each body is, 0 where only its first observation is known."""
+        """Current measures of each body, 0 where only its first observation is known."""
         self._lost = np.zeros(rows, bool)
-        """Bodies whose worker died, until a step has said so: their new episode's first observation is in the slot that
-        the step would have written."""
+        """Bodies whose worker died, until a step reports it: the first observation of their new episode is in the slot
+        that the step would have written."""
         self._deaths = [0] * len(setups)
         self._entropy = np.zeros((seeds, 0), np.uint32)
-        """What each seed's episodes come from: the data of its key."""
+        """Key data of each seed, from which its episodes are drawn."""
         self._seeded = np.zeros(rows, np.uint32)
-        """How many seeds each body was given."""
+        """Number of seeds drawn for each body so far."""
 
     @property
     def spec(self) -> EnvSpec:
-        """What a learner must know of the world."""
+        """What a learner needs to know about the world."""
         return self._spec
 
     @property
     def worker_pids(self) -> list[int]:
-        """Numbers of the worker processes."""
+        """Process ids of the workers."""
         return self._workers.pids
 
     def __enter__(self) -> "BodyHost":
@@ -95,13 +95,13 @@ class BodyHost(Host):
         self.close()
 
     def close(self) -> None:
-        """Ends all workers; does nothing the second time."""
-        self._begun = False
+        """Stops all workers; does nothing the second time."""
+        self._started = False
         self._sent.clear()
         self._finalizer()
 
     def reset(self, seed: int | Key[Array, "..."]) -> TimeStep:
-        """Begins the first episode of every body."""
+        """Starts the first episode of every body."""
         self._drain()
         keys = seed_keys(seed, self.seeds)
         self._entropy = np.asarray(jax.random.key_data(keys)).reshape(self.seeds, -1).astype(np.uint32)
@@ -114,7 +114,7 @@ class BodyHost(Host):
         for group in range(self.groups):
             self._settle(group, self._lost[self._rows(group)])
         self._info[:] = self._arrays.info
-        self._begun = True
+        self._started = True
         firsts = [self._arrays.obs[slot, self._rows(group)] for group, slot in enumerate(self._slot)]
         shape = self._spec.observation_shape
         obs, info = self._by_body(np.concatenate(firsts)), self._by_body(self._info)
@@ -138,8 +138,8 @@ class BodyHost(Host):
         self._sent.add(group)
 
     def recv(self, group: int = 0) -> TimeStep:
-        """Waits for the step that `send` started. Observations are written over by the group's next step but one, the
-        last observations of ended episodes by the next."""
+        """Waits for the step that `send` started. Observations are overwritten by the group's next step but one, final
+        observations by the next."""
         if group not in self._sent:
             raise RuntimeError("send actions before receiving")
         self._wait(group)
@@ -181,7 +181,7 @@ class BodyHost(Host):
         return self._first_timestep(obs, self._info[rows].copy())
 
     def save(self) -> UInt8[np.ndarray, " n"]:
-        """Where every body is, whatever groups and workers they are in."""
+        """Saves every body, independently of groups and workers."""
         if not self.resumes:
             raise NotImplementedError(f"{self._spec.id} cannot be resumed")
         for group in range(self.groups):
@@ -205,8 +205,7 @@ class BodyHost(Host):
         return saved.write(self._spec, self.seeds, self.bodies, whole)
 
     def load(self, state: UInt8[np.ndarray, " n"]) -> None:
-        """Continues where `save` was called; bytes that are not whole, or of other bodies, are refused and change
-        nothing."""
+        """Continues where `save` was called; refuses damaged bytes and those of other bodies, changing nothing."""
         if not self.resumes:
             raise NotImplementedError(f"{self._spec.id} cannot be resumed")
         entropy, by_body, bodies = saved.read(self._spec, self.seeds, self.bodies, state)
@@ -221,25 +220,25 @@ class BodyHost(Host):
         for worker, share in zip(self._workers.all, self._shares, strict=True):
             worker.order(LOAD, ALL, pack([states[row] for row in np.concatenate(share).tolist()]))
         self._wait(ALL)
-        self._begun = True
+        self._started = True
 
     # --- waiting for workers, and replacing those that died -----------------------------------------------------------
 
     def _wait(self, group: int) -> dict[int, bytes]:
-        """Waits until no worker has an order for a group left; what each worker brought."""
-        brought: dict[int, bytes] = {}
+        """Waits until all commands for a group are finished; returns the result of each worker."""
+        results: dict[int, bytes] = {}
         try:
             for index in range(len(self._shares)):
                 while self._workers.all[index].busy(group):
-                    self._finish(index, brought)
+                    self._finish(index, results)
         except UserError:
             self.close()
             raise
-        return brought
+        return results
 
-    def _finish(self, index: int, brought: dict[int, bytes]) -> None:
+    def _finish(self, index: int, results: dict[int, bytes]) -> None:
         try:
-            command, brought[index] = self._workers.all[index].finish()
+            command, results[index] = self._workers.all[index].finish()
         except Death as death:
             self._replace(index, death)
             return
@@ -247,33 +246,33 @@ class BodyHost(Host):
             self._deaths[index] = 0
 
     def _replace(self, index: int, death: Death) -> None:
-        """Replaces a worker, with new episodes for its bodies."""
+        """Replaces a worker and starts new episodes for its bodies."""
         who = f"worker {index + 1} of {len(self._shares)}"
-        reason, begun = death, False
-        while not begun:
+        reason, restarted = death, False
+        while not restarted:
             self._deaths[index] += 1
             if self._deaths[index] >= MAX_DEATHS:
                 raise WorkerDied(f"{self._spec.id}: {who} died {MAX_DEATHS} times in a row ({reason})") from reason
             try:
-                self._begin_anew(index)
-                begun = True
+                self._restart(index)
+                restarted = True
             except Death as again:
                 reason = again
         self.replaced += 1
         rows = np.concatenate(self._shares[index]).tolist()
         self._lost[rows] = True
         bodies = f"{len(rows)} bodies" if len(rows) > 1 else "1 body"
-        warnings.warn(f"{who} died ({death}); its {bodies} began new episodes", WorldWarning, stacklevel=5)
+        warnings.warn(f"{who} died ({death}); its {bodies} started new episodes", WorldWarning, stacklevel=5)
 
-    def _begin_anew(self, index: int) -> None:
-        """Starts a new worker, and episodes that were never seen."""
+    def _restart(self, index: int) -> None:
+        """Starts a new worker with new episodes."""
         worker = self._workers.replace(index)
         self._draw_seeds(np.concatenate(self._shares[index]).tolist())
         worker.order(RESET, ALL, bytes(1 - slot for slot in self._slot))
         worker.finish()
 
     def _end_lost(self, group: int) -> None:
-        """Ends the episodes of bodies whose worker died, in the step that was just received."""
+        """Truncates the episodes of bodies whose worker died, in the step that was just received."""
         rows = self._rows(group)
         if not self._lost[rows].any():
             return
@@ -286,14 +285,14 @@ class BodyHost(Host):
         self._lost[lost] = False
 
     def _settle(self, group: int, which: Bool[np.ndarray, " rows"]) -> None:
-        """Shows the new episodes of bodies whose worker died while they were to begin new ones anyway."""
+        """Shows the new episodes of bodies whose worker died while starting new ones anyway."""
         rows = self._rows(group).start + np.flatnonzero(which)
         slot = self._slot[group]
         self._arrays.obs[slot, rows] = self._arrays.obs[1 - slot, rows]
         self._lost[rows] = False
 
     def _drain(self) -> None:
-        """Waits for all steps that were sent and not received."""
+        """Waits for all steps that were sent but not received."""
         self._check_open()
         for group in sorted(self._sent):
             self._wait(group)
@@ -304,12 +303,12 @@ class BodyHost(Host):
             raise RuntimeError("the world is closed")
 
     def _idle(self, group: int) -> slice:
-        """Rows of a group that waits for actions."""
+        """Rows of a group; raises if it is not ready for actions."""
         self._check_open()
-        if not self._begun:
+        if not self._started:
             raise RuntimeError("reset the world before stepping or relocating bodies")
         if group in self._sent:
-            raise RuntimeError("receive the last step before the next, or before relocating bodies")
+            raise RuntimeError("receive the last step before sending actions or relocating bodies")
         return self._rows(group)
 
     # --- rows, seeds and timesteps ------------------------------------------------------------------------------------
@@ -319,12 +318,12 @@ class BodyHost(Host):
         return slice(group * size, (group + 1) * size)
 
     def _by_body(self, array: Shaped[np.ndarray, "rows ..."]) -> Shaped[np.ndarray, "S B ..."]:
-        """Rows of all groups as seeds and bodies."""
+        """Rows of all groups as axes [seed, body]."""
         by_group = array.reshape(self.groups, self.seeds, self.group_bodies, *array.shape[1:])
         return by_group.swapaxes(0, 1).reshape(self.seeds, self.bodies, *array.shape[1:])
 
     def _draw_seeds(self, rows: "range | list[int]") -> None:
-        """Gives bodies seeds that depend on their own seed's key, their number in it and how many they had before."""
+        """Draws seeds for bodies from their seed's key, their index and the number of seeds drawn before."""
         numbers = self._by_body(np.arange(len(self._seeded)))
         where = {int(row): place for place, row in np.ndenumerate(numbers)}
         for row in rows:
@@ -334,7 +333,7 @@ class BodyHost(Host):
             self._seeded[row] += 1
 
     def _first_timestep(self, obs: Shaped[np.ndarray, "rows ..."], info: Shaped[np.ndarray, "rows m"]) -> TimeStep:
-        """What bodies see that did not step."""
+        """Timestep of bodies that did not step."""
         never = np.zeros(len(obs), bool)
         return self._timestep(obs, obs, np.zeros(len(obs), np.float32), never, never.copy(), info)
 
@@ -350,7 +349,7 @@ class BodyHost(Host):
 
 
 def _share_out(rows: int, groups: int, workers: int) -> list[tuple[tuple[int, ...], ...]]:
-    """Rows of each worker and group: every worker has as many of each group as any other, give or take one."""
+    """Rows of each worker and group: within a group, workers differ by at most one row."""
     size = rows // groups
     split = [range(group * size, (group + 1) * size) for group in range(groups)]
     return [tuple(tuple(row for row in each if row % workers == index) for each in split) for index in range(workers)]

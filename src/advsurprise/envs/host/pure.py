@@ -34,11 +34,11 @@ class PureHost(Host, Generic[State]):
 
     @property
     def spec(self) -> EnvSpec:
-        """What a learner must know of the world."""
+        """What a learner needs to know about the world."""
         return self.env.spec
 
     def reset(self, seed: int | Key[Array, "..."]) -> TimeStep:
-        """Begins anew: the same seed (or key) gives the same episodes."""
+        """Starts the first episode of every body; the same seed or key gives the same episodes."""
         self._forget()
         self._key, state, timestep = _reset_jit(self.env, self.bodies, seed_keys(seed, self.seeds))
         for group in range(self.groups):
@@ -65,14 +65,14 @@ class PureHost(Host, Generic[State]):
         return _rows(timestep)
 
     def relocate(self, request: Int[np.ndarray, " rows"], group: int = 0) -> TimeStep:
-        """Exact: a body that is rewound is in its episode's first state again."""
+        """Relocates bodies; rewinding is exact."""
         if self._key is None:
             raise RuntimeError("reset the world before relocating bodies")
         if self._pending[group] is not None:
             raise RuntimeError("receive the last step before relocating bodies")
         requests = jnp.asarray(request, jnp.int32).reshape(self.seeds, self.group_bodies)
         moved = _relocate_jit(self.env, self._keys[group], self._first[group], self._state[group], requests)
-        # Relocated again before the next step, bodies must get another episode.
+        # Bodies restarted twice before the next step must get different episodes.
         self._first[group], self._state[group], self._keys[group], timestep = moved
         return _rows(timestep)
 
@@ -83,7 +83,7 @@ class PureHost(Host, Generic[State]):
 
     @property
     def state(self) -> State:
-        """State of all bodies of one seed in one group, batched, for drawing."""
+        """Batched state of the first seed's bodies in the first group, for drawing."""
         return jax.tree.map(lambda leaf: leaf[0], self._state[0])
 
     def _slice(self, group: int) -> slice:
@@ -91,7 +91,7 @@ class PureHost(Host, Generic[State]):
 
 
 def as_host(env: AbstractEnv[State], bodies: int, *, seeds: int = 1, groups: int = 1) -> PureHost[State]:
-    """Runs a pure world as a host one."""
+    """Puts a pure world behind the host contract."""
     return PureHost(env, bodies, seeds=seeds, groups=groups)
 
 
@@ -120,5 +120,5 @@ def _relocate_jit(env: AbstractEnv, keys: Key[Array, "S b 3"], first: Any, state
 
 def _rows(timestep: TimeStep) -> TimeStep:
     """One row per body, seed by seed, in numpy."""
-    # In numbers: of an array without entries, such as the place of a world that has none, -1 would not be known.
+    # Not -1: it cannot be inferred for empty arrays, such as the place in a world without places.
     return jax.tree.map(lambda leaf: np.asarray(leaf).reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:]), timestep)

@@ -1,4 +1,4 @@
-"""Where all bodies of a host world are, as one array of bytes for a checkpoint."""
+"""All bodies of a host world as one array of bytes, for a checkpoint."""
 
 import json
 from typing import NamedTuple
@@ -14,32 +14,32 @@ FORMAT = 1
 
 
 class ByBody(NamedTuple):
-    """What a host knows of each body, seed by seed."""
+    """What a host knows about each body, seed by seed."""
 
     seeded: UInt32[np.ndarray, " N"]
-    """How many seeds it was given."""
+    """Number of seeds drawn for it so far."""
     lost: Bool[np.ndarray, " N"]
-    """Whether its worker died and no step has said so yet."""
+    """Whether its worker died and no step has reported it yet."""
     info: Float32[np.ndarray, "N M"]
-    """Measures of where it is."""
+    """Its current measures."""
     obs: Shaped[np.ndarray, "N ..."]
-    """What it saw last."""
+    """Its last observation."""
     first_obs: Shaped[np.ndarray, "N ..."]
     """If it is lost, the first observation of its new episode."""
 
 
 class Saved(NamedTuple):
-    """All that is saved."""
+    """Everything that is saved."""
 
     entropy: UInt32[np.ndarray, "S words"]
-    """What each seed's episodes come from."""
+    """Key data of each seed, from which its episodes are drawn."""
     by_body: ByBody
     bodies: list[bytes]
-    """What each body saved itself."""
+    """What each body saved."""
 
 
 def write(spec: EnvSpec, seeds: int, bodies: int, saved: Saved) -> UInt8[np.ndarray, " n"]:
-    """All bodies as bytes, with a header that says what they are of."""
+    """All bodies as bytes, with a header that identifies the world."""
     by_body = saved.by_body._replace(first_obs=saved.by_body.first_obs[saved.by_body.lost])
     header = json.dumps(_header(spec, seeds, bodies)).encode()
     arrays = [np.ascontiguousarray(array).tobytes() for array in (saved.entropy, *by_body)]
@@ -47,7 +47,7 @@ def write(spec: EnvSpec, seeds: int, bodies: int, saved: Saved) -> UInt8[np.ndar
 
 
 def read(spec: EnvSpec, seeds: int, bodies: int, state: UInt8[np.ndarray, " n"]) -> Saved:
-    """What was written, or a sentence that says why it cannot be used."""
+    """Reads what `write` wrote; refuses damaged bytes and those of another world."""
     try:
         header, entropy, *rest = unpack(state.tobytes())
         known = json.loads(header)

@@ -1,4 +1,4 @@
-"""What a host and its workers have in common: the arrays of all bodies, and messages. Imports no jax."""
+"""What a host and its workers share: the arrays of all bodies, and messages. Imports no jax."""
 
 import hashlib
 import itertools
@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 RESET, STEP, RELOCATE, SAVE, LOAD = range(5)
-"""Requests to a worker; steps and relocations with the slot to write to, resets with that of each group."""
+"""Commands to a worker; steps and relocations carry the slot to write to, resets one slot per group."""
 DONE, FAILED, REFUSED = range(3)
-"""How a worker answers: done; an error, after which it exits; a mistake of the user's, in one sentence."""
+"""Replies of a worker: done; an error, after which it exits; a `UserError`."""
 NO_ACTION = -1
-"""In place of an action: the body is left alone."""
+"""In place of an action: the body does not step."""
 SLOTS = 2
-"""Observations are written in turn to two places, so that the last one outlives a step in which a worker dies."""
+"""Observations alternate between two slots, so that the last one survives a step in which a worker dies."""
 
 ALIGNMENT = 64
 HEAD = struct.Struct("<BBQ")
@@ -27,7 +27,7 @@ DIGEST = 16
 
 
 class Layout(NamedTuple):
-    """Sizes of the arrays; rows are bodies, those of a group one after the other."""
+    """Sizes of the arrays; rows are bodies, ordered by group."""
 
     rows: int
     """Bodies of all seeds."""
@@ -40,7 +40,7 @@ class Layout(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """All that a worker must know, as JSON."""
+    """Everything a worker needs to know, sent as JSON."""
 
     function: str
     """As in `Maker`."""
@@ -60,9 +60,9 @@ class Arrays(NamedTuple):
     """The arrays of all bodies."""
 
     obs: np.ndarray
-    """What to act on next, axes [slot, row, …]."""
+    """Observation to act on next, axes [slot, row, …]."""
     final_obs: np.ndarray
-    """What the action led to; written where an episode ended, and nowhere else."""
+    """Final observation; written only where an episode ended."""
     reward: np.ndarray
     terminated: np.ndarray
     truncated: np.ndarray
@@ -72,13 +72,13 @@ class Arrays(NamedTuple):
     rewind: np.ndarray
     """Bodies to rewind."""
     restart: np.ndarray
-    """Bodies to begin a new episode with."""
+    """Bodies to restart."""
     seed: np.ndarray
     """Seeds of bodies to reset."""
 
 
 def memory_size(layout: Layout) -> int:
-    """Bytes that the arrays take."""
+    """Size of the arrays in bytes."""
     return _place(layout)[1]
 
 
@@ -89,7 +89,7 @@ def arrays_in(memory: mmap.mmap, layout: Layout) -> Arrays:
 
 
 def _place(layout: Layout) -> tuple[list[tuple[tuple[int, ...], np.dtype, int]], int]:
-    """Shape, type and first byte of each array, and the first byte behind them all."""
+    """Shape, type and offset of each array, and the total size."""
     rows, shape = layout.rows, tuple(layout.shape)
     one, flag = (rows,), ((rows,), np.dtype(bool))
     wanted = [((SLOTS, rows, *shape), np.dtype(layout.dtype)), ((rows, *shape), np.dtype(layout.dtype))]
@@ -103,14 +103,14 @@ def _place(layout: Layout) -> tuple[list[tuple[tuple[int, ...], np.dtype, int]],
 
 
 class Message(NamedTuple):
-    """What a host and a worker tell each other: two small numbers, and bytes where these do not suffice."""
+    """A message between host and worker: two small numbers, and bytes where these are not enough."""
 
     kind: int
-    """A command, or how it went."""
+    """A command, or the kind of reply."""
     detail: int = 0
     """The group of a command; the exit code of a refusal."""
     rest: bytes = b""
-    """What else the command needs, or has brought."""
+    """Arguments of the command, or its result."""
 
 
 def send_message(connection: socket.socket, message: Message) -> None:
@@ -119,7 +119,7 @@ def send_message(connection: socket.socket, message: Message) -> None:
 
 
 def receive_message(connection: socket.socket) -> Message | None:
-    """Waits for a message; None if there is nobody left to send one."""
+    """Waits for a message; None if the other end is closed."""
     head = _receive_exactly(connection, HEAD.size)
     if head is None:
         return None
@@ -143,14 +143,14 @@ def _receive_exactly(connection: socket.socket, count: int) -> bytes | None:
 
 
 def pack(parts: Sequence[bytes]) -> bytes:
-    """Several byte strings as one, with what shows any damage."""
+    """Joins byte strings into one, with a checksum."""
     lengths = [LENGTH.pack(len(part)) for part in parts]
     packed = b"".join([LENGTH.pack(len(parts)), *lengths, *parts])
     return hashlib.blake2b(packed, digest_size=DIGEST).digest() + packed
 
 
 def unpack(packed: bytes) -> list[bytes]:
-    """What was packed; raises ValueError for bytes that are not whole."""
+    """Splits what `pack` joined; raises ValueError if it is damaged."""
     digest, packed = packed[:DIGEST], packed[DIGEST:]
     if hashlib.blake2b(packed, digest_size=DIGEST).digest() != digest:
         raise ValueError("bytes are missing or changed")

@@ -1,4 +1,4 @@
-"""What Gymnasium's spaces mean here: the kind of an observation, its classes, the number of actions."""
+"""Reads Gymnasium spaces: kind and classes of observations, and the number of actions."""
 
 import math
 import textwrap
@@ -14,41 +14,40 @@ from jaxtyping import Num, Shaped
 from advsurprise.errors import UserError
 
 MAX_CLASSES = 64
-"""Integers of a Box are classes up to this many values, and numbers beyond."""
+"""Integers of a Box with at most this many values are classes, others are numbers."""
 MAX_ONE_HOT = 2**16
-"""Most numbers (entries times classes) of one observation written as one-hot classes."""
+"""Largest size (entries times classes) of a one-hot observation."""
 MAX_CHANNELS = 16
-"""A first axis that is no longer than this, and shorter than both others, is taken for channels."""
+"""A first axis of at most this length, shorter than both others, is assumed to be channels."""
 
 CONTINUOUS = (
-    "continuous actions cannot be trained: policies choose among numbered actions. Make a world whose Discrete actions "
-    "stand for a few of them, or write a policy head of real numbers (learning/networks.py) with its log-probability "
-    "and entropy (learning/ppo.py)"
+    "continuous actions are not supported: policies are categorical. Discretize the actions with a wrapper, or add a "
+    "continuous policy head (learning/networks.py) with its log-probability and entropy (learning/ppo.py)"
 )
-"""Why a world of real-valued actions is refused, and what would be needed."""
-ACCEPTED = "accepted are Box (a vector, an image or a grid of classes), Discrete, MultiDiscrete and MultiBinary"
+"""Why continuous actions are refused, and what would be needed."""
+ACCEPTED = "use Box (a vector, an image or a grid of classes), Discrete, MultiDiscrete or MultiBinary"
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """How observations of a space are shown to a learner."""
+    """How observations of a space are encoded for a learner."""
 
     kind: Literal["classes", "image", "vector"]
     """As in `EnvSpec.observation_kind`."""
     shape: tuple[int, ...]
-    """Shape of one observation as shown."""
+    """Shape of one encoded observation."""
     num_classes: int = 0
     """Number of classes; 0 unless the kind is `classes`."""
     low: Shaped[np.ndarray, "..."] | float = 0.0
-    """What is taken off every entry: the first class, or an image's black."""
+    """Subtracted from every entry: the first class, or an image's black."""
     span: float = 1.0
-    """What real entries are then divided by."""
+    """Divides real entries after that."""
     levels: bool = False
-    """Whether entries are grey or colour levels from 0 to 255, shown as they are."""
+    """Whether entries are grey or colour levels from 0 to 255, left as they are."""
 
     @property
     def dtype(self) -> str:
-        """Type of the entries as shown."""
+        """Type of encoded entries."""
         if self.levels:
             return "uint8"
         if self.kind != "classes":
@@ -56,22 +55,22 @@ class Reading:
         return "uint8" if self.num_classes <= 256 else "int32"
 
     def encode(self, seen: Shaped[np.ndarray, "bodies ..."]) -> Num[np.ndarray, "bodies ..."]:
-        """Observations of all bodies as shown; raises ValueError for one that the space does not hold."""
+        """Encodes the observations of all bodies; raises ValueError for one outside the space."""
         if self.levels:
             shown = seen
         elif self.kind == "classes":
             shown = seen.astype(np.int64) - self.low
             if shown.size and (shown.min() < 0 or shown.max() >= self.num_classes):
-                raise ValueError(f"an observation holds a class outside the {self.num_classes} that it declares")
+                raise ValueError(f"an observation contains a class outside the {self.num_classes} declared")
         else:
             shown = (seen.astype(np.float32) - np.float32(self.low)) / np.float32(self.span)
             if not np.isfinite(shown).all():
-                raise ValueError("an observation holds a number that is not finite")
+                raise ValueError("an observation contains a number that is not finite")
         return shown.astype(self.dtype).reshape(len(seen), *self.shape)
 
 
 def read_observations(space: gymnasium.Space, name: str) -> Reading:
-    """How to show observations of a space, or a sentence that says why they cannot be shown."""
+    """How to encode observations of a space; refuses spaces that are not supported."""
     if space.shape is not None and (len(space.shape) > 3 or 0 in space.shape):
         raise UserError(f"{name}: observation_space has shape {space.shape}; shapes of 1 to 3 axes are accepted")
     if isinstance(space, spaces.Discrete):
@@ -83,7 +82,7 @@ def read_observations(space: gymnasium.Space, name: str) -> Reading:
     elif isinstance(space, spaces.Box):
         reading = _read_box(space, name)
     else:
-        raise UserError(f"{name}: observation_space is {short(space)}, which cannot be shown; {ACCEPTED}{_hint(space)}")
+        raise UserError(f"{name}: observation_space {short(space)} is not supported; {ACCEPTED}{_hint(space)}")
     size = math.prod(reading.shape) * reading.num_classes
     if size > MAX_ONE_HOT:
         raise UserError(
@@ -94,7 +93,7 @@ def read_observations(space: gymnasium.Space, name: str) -> Reading:
 
 
 def read_actions(space: gymnasium.Space, name: str) -> spaces.Discrete:
-    """The actions, or a sentence that says why they cannot be chosen."""
+    """The action space, if it is discrete; refuses any other."""
     if isinstance(space, spaces.Discrete):
         return space
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
@@ -103,8 +102,8 @@ def read_actions(space: gymnasium.Space, name: str) -> spaces.Discrete:
 
 
 def read_metadata(metadata: Mapping[str, Any], actions: spaces.Discrete, name: str) -> dict[str, Any]:
-    """What an environment says of itself beyond its spaces, as fields of `EnvSpec`: the action that does nothing
-    (`metadata["noop"]`, numbered as its own action space is) and the role that begins (`metadata["first_role"]`)."""
+    """Fields of `EnvSpec` from an environment's metadata: the action that does nothing (`metadata["noop"]`, numbered as
+    in its action space) and the role that moves first (`metadata["first_role"]`)."""
     noop, first_role = metadata.get("noop"), metadata.get("first_role") or ""
     if noop is not None and not actions.contains(noop):
         raise UserError(f"{name}: metadata['noop'] must be an action of {short(actions)}, not {noop!r}")
@@ -119,9 +118,9 @@ def short(space: object) -> str:
 
 
 def _hint(space: gymnasium.Space) -> str:
-    """What would help with parts that could be shown if they were one."""
+    """A suggestion for composite spaces that can be flattened."""
     if isinstance(space, spaces.Dict | spaces.Tuple) and space.is_np_flattenable:
-        return "; wrap the environment in gymnasium.wrappers.FlattenObservation, or show one part of it"
+        return "; wrap the environment in gymnasium.wrappers.FlattenObservation, or observe one part of it"
     return ""
 
 
@@ -135,7 +134,7 @@ def _read_box(space: spaces.Box, name: str) -> Reading:
         if rank > 1 and space.dtype != np.uint8:
             raise UserError(
                 f"{name}: observation_space {short(space)} has {values:.0f} values per entry; up to {MAX_CLASSES} are "
-                "taken for classes, and an image is uint8 or float"
+                "treated as classes, and images must be uint8 or float"
             )
     if rank <= 1:
         return Reading("vector", space.shape or (1,))
@@ -143,13 +142,13 @@ def _read_box(space: spaces.Box, name: str) -> Reading:
 
 
 def _read_image(space: spaces.Box, name: str) -> Reading:
-    """Images are shown as [rows, columns, channels]: bytes from 0 to 255 as they are, which learners divide by 255,
-    others scaled to [0, 1] where the bounds of all entries are the same."""
+    """Images are encoded as [rows, columns, channels]: bytes from 0 to 255 as they are, which learners divide by 255,
+    others scaled to [0, 1] if all entries have the same bounds."""
     shape = space.shape if len(space.shape) != 2 else (*space.shape, 1)
     if len(shape) == 3 and shape[0] <= MAX_CHANNELS and shape[0] < min(shape[1:]):
         raise UserError(
-            f"{name}: observation_space has shape {space.shape}, which looks like channels first; images are "
-            "[rows, columns, channels]; wrap the environment in gymnasium.wrappers.TransformObservation"
+            f"{name}: observation_space has shape {space.shape}, which looks like channels first; images must be "
+            "[rows, columns, channels]: wrap the environment in gymnasium.wrappers.TransformObservation"
         )
     low, high = float(space.low.min()), float(space.high.max())
     if space.dtype == np.uint8 and (low, high) == (0, 255):

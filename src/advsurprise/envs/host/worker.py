@@ -1,7 +1,7 @@
-"""A process that steps some bodies of a host world, and how bodies are stepped. Imports no jax.
+"""Worker process that steps some bodies of a host world. Imports no jax.
 
-It gets requests over a socket, and reads actions from and writes results to memory that it shares with the host. It
-exits when the socket is closed at the other end, whatever became of the host.
+It receives commands over a socket, and reads actions from and writes results to memory that it shares with the host. It
+exits when the other end of the socket is closed, however the host ended.
 """
 
 import concurrent.futures
@@ -45,7 +45,7 @@ from advsurprise.envs.host.shared import (
 from advsurprise.errors import UserError
 
 GRACE = 5.0
-"""Seconds in which a worker whose host is gone must have closed its bodies."""
+"""Seconds that a worker has to close its bodies once its host is gone."""
 
 
 class Bodies:
@@ -62,12 +62,12 @@ class Bodies:
 
     @property
     def traits(self) -> dict[str, bool]:
-        """What the world can do."""
+        """Capabilities of the world."""
         body = next(iter(self._bodies.values()))
         return {"resumes": body.resumes, "rewinds": body.rewinds}
 
     def answer(self, message: Message) -> Message:
-        """Does what a message says."""
+        """Executes a command and returns the reply."""
         command, group, rest = message
         if command == STEP:
             self._run(lambda row: step(self._bodies[row], row, rest[0], self._arrays, self._setup.layout), group)
@@ -82,7 +82,7 @@ class Bodies:
         return Message(DONE)
 
     def close(self) -> None:
-        """Closes every body, however some of them take it."""
+        """Closes every body, ignoring errors."""
         for _ in self._map(_close_quietly, list(self._bodies.values())):
             pass
         if self._threads is not None:
@@ -107,7 +107,7 @@ class Bodies:
 
     @property
     def _map(self) -> Callable[..., Iterable[None]]:
-        """One body after the other, or all at once in threads if their steps leave Python to the others."""
+        """Maps over bodies one by one, or in threads if their steps release the GIL."""
         return map if self._threads is None else self._threads.map
 
     def _reset(self, slots: bytes) -> None:
@@ -126,7 +126,7 @@ class Bodies:
             try:
                 self._bodies[row].load(state)
             except Exception as error:
-                raise UserError(f"the saved state of a body was refused: {sentence(error)}") from error
+                raise UserError(f"the saved state of a body could not be loaded: {sentence(error)}") from error
 
 
 def _close_quietly(body: Body) -> None:
@@ -135,7 +135,7 @@ def _close_quietly(body: Body) -> None:
 
 
 def step(body: Body, row: int, slot: int, arrays: Arrays, layout: Layout) -> None:
-    """Steps a body; if that ends its episode, the next one begins within the same step."""
+    """Steps a body; if that ends its episode, the next one starts within the same step."""
     action = int(arrays.action[row])
     if action == NO_ACTION:
         return
@@ -150,13 +150,13 @@ def step(body: Body, row: int, slot: int, arrays: Arrays, layout: Layout) -> Non
     if not (terminated or truncated):
         _show(stepped.obs, arrays.obs[slot], row)
         return
-    # Before the next episode begins: the body may write its first observation over this one.
+    # Before the next episode starts: its first observation may overwrite this one.
     _show(stepped.obs, arrays.final_obs, row)
     _show(body.begin(), arrays.obs[slot], row)
 
 
 def relocate(body: Body, row: int, slot: int, arrays: Arrays, layout: Layout) -> None:
-    """Relocates a body, if it is to be."""
+    """Relocates a body, if requested."""
     if arrays.rewind[row]:
         begin(body, body.rewind(), row, slot, arrays, layout)
     elif arrays.restart[row]:
@@ -164,7 +164,7 @@ def relocate(body: Body, row: int, slot: int, arrays: Arrays, layout: Layout) ->
 
 
 def begin(body: Body, obs: np.ndarray, row: int, slot: int, arrays: Arrays, layout: Layout) -> None:
-    """Shows the first observation of an episode that no step began, and what is measured there."""
+    """Shows the first observation and measures of an episode that a reset or relocation started."""
     _show(obs, arrays.obs[slot], row)
     info = body.info()
     arrays.info[row] = [info.get(name, 0.0) for name in layout.measures]
@@ -185,13 +185,13 @@ def sentence(error: BaseException) -> str:
 
 
 def refusal(error: BaseException) -> Message:
-    """The answer to a command that failed with an error."""
+    """The reply to a command that raised an error."""
     text = sentence(error).encode()
     return Message(REFUSED, error.exit_code, text) if isinstance(error, UserError) else Message(FAILED, rest=text)
 
 
 def serve(connection: socket.socket, memory: int) -> None:
-    """Makes the bodies, and does what the host says until it hangs up."""
+    """Makes the bodies and executes commands until the host disconnects."""
     setup = receive_message(connection)
     if setup is None:
         return
@@ -221,9 +221,9 @@ def _open(connection: socket.socket, memory: int, setup: bytes) -> Bodies:
 
 
 def main(connection: int, memory: int, host: int, folder: str) -> None:
-    """Serves until the host hangs up, then removes the folder in which bodies left their files."""
+    """Serves until the host disconnects, then removes the folder with the bodies' files."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What bodies start must not hold these open.
+    # Processes that bodies start must not keep these open.
     os.set_inheritable(connection, False)
     os.set_inheritable(memory, False)
     threading.Thread(target=_watch, args=(connection, host, folder), daemon=True).start()
@@ -237,11 +237,11 @@ def main(connection: int, memory: int, host: int, folder: str) -> None:
 
 
 def _watch(connection: int, host: int, folder: str) -> None:
-    """Ends the worker and all that it started if it is still there some time after its host has gone, as it is when
-    that happens within a long step."""
+    """Kills the worker and everything it started if it is still running `GRACE` seconds after its host is gone, for
+    example in a long step."""
     hung_up = select.poll()
     hung_up.register(connection, getattr(select, "POLLRDHUP", 0))
-    # The parent is looked at too: a process that the host forked keeps the other end of the socket open.
+    # The parent is checked too: a process forked by the host keeps the other end of the socket open.
     while not hung_up.poll(1000) and os.getppid() == host:
         pass
     time.sleep(GRACE)
@@ -250,7 +250,7 @@ def _watch(connection: int, host: int, folder: str) -> None:
 
 
 def _end_session() -> None:
-    """Ends this process and all that its bodies have started."""
+    """Kills this process and everything its bodies started."""
     if os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(1)

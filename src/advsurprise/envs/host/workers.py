@@ -1,7 +1,8 @@
-"""The processes that step the bodies of a host world, seen from the host.
+"""The processes that step the bodies of a host world, as seen by the host.
 
 They are started as programs, not forked: jax's threads would not survive that, and a script that opens a world needs no
-``if __name__ == "__main__"``. What they share with the host has no name, so that nothing is left behind whoever dies.
+``if __name__ == "__main__"``. The memory they share with the host is anonymous, so that nothing is left behind when
+a process dies.
 """
 
 import abc
@@ -38,43 +39,42 @@ from advsurprise.errors import EXIT_FAILED, MissingExtra, UserError
 
 PROGRAM = "advsurprise.envs.host.worker"
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""Cores are shared out among workers, and not among the threads of each."""
+"""Cores are divided among workers, not among the threads of each."""
 
 
 class WorkerDied(UserError):
-    """A process that ran a body ended by itself or was killed, and replacing it was not possible or of no use."""
+    """A worker process died, and replacing it failed or did not help."""
 
     exit_code = EXIT_FAILED
 
 
 class Death(Exception):
-    """A worker cannot go on; the text says why."""
+    """A worker cannot continue; the text says why."""
 
 
 class Worker(abc.ABC):
-    """Some bodies, and one command after the other for them."""
+    """Some bodies and the queue of commands for them."""
 
     def __init__(self, setup: Setup):
         self.setup = setup
         self.orders: deque[tuple[int, int]] = deque()
-        """Commands, and the group of each, that are not yet answered, oldest first."""
+        """Unanswered commands and their groups, oldest first."""
         self.traits: dict[str, bool] = {}
-        """What the world can do, once the worker has started."""
+        """Capabilities of the world, once the worker has started."""
 
     def order(self, command: int, group: int, rest: bytes = b"") -> None:
-        """Starts a command, and returns at once."""
+        """Sends a command, and returns immediately."""
         self.orders.append((command, group))
         self._send(Message(command, group, rest))
 
     def busy(self, group: int) -> bool:
-        """Whether a command for a group is not yet answered."""
+        """Whether a command for a group is unanswered."""
         return any(each == group for _, each in self.orders)
 
     def finish(self) -> tuple[int, bytes]:
-        """Waits for the oldest command: what it was and what it brought. Raises `Death`, or what the worker refused it
-        with."""
-        brought = self._receive()
-        return self.orders.popleft()[0], brought
+        """Waits for the oldest command; returns it and its result. Raises `Death`, or the worker's `UserError`."""
+        result = self._receive()
+        return self.orders.popleft()[0], result
 
     @abc.abstractmethod
     def start(self) -> None:
@@ -82,11 +82,11 @@ class Worker(abc.ABC):
 
     @abc.abstractmethod
     def hang_up(self) -> None:
-        """Has the worker end once it is through with its orders, and returns at once."""
+        """Tells the worker to exit after its pending commands, and returns immediately."""
 
     @abc.abstractmethod
     def end(self, deadline: float) -> str:
-        """Ends the worker, by force at a time of the monotonic clock; returns how it ended."""
+        """Stops the worker, by force after the deadline (monotonic clock); returns how it ended."""
 
     @abc.abstractmethod
     def _send(self, message: Message) -> None: ...
@@ -96,11 +96,11 @@ class Worker(abc.ABC):
 
 
 class ProcessWorker(Worker):
-    """A worker in a session of its own: Ctrl-C does not reach it, and what its bodies start ends with it."""
+    """A worker process in a separate session: Ctrl-C does not reach it, and what its bodies start ends with it."""
 
     def __init__(self, setup: Setup, memory: int):
         super().__init__(setup)
-        # Some worlds leave files in the folder in which they run.
+        # Some worlds leave files in their working directory.
         self._folder = tempfile.mkdtemp(prefix="advsurprise-worker-")
         self.connection, theirs = socket.socketpair()
         paths = os.pathsep.join(os.path.abspath(path) for path in sys.path)
@@ -113,14 +113,14 @@ class ProcessWorker(Worker):
                 cwd=self._folder,
                 env=os.environ | ONE_THREAD | {"PYTHONPATH": paths, "TMPDIR": self._folder},
                 stdin=subprocess.DEVNULL,
-                # What a world prints must not mix with what the host's program prints.
+                # Keeps what a world prints out of the output of the host's program.
                 stdout=2,
             )
         self._send(Message(RESET, rest=json.dumps(setup).encode()))
 
     @property
     def pid(self) -> int:
-        """Number of the process and of its session."""
+        """Id of the process and of its session."""
         return self._process.pid
 
     def start(self) -> None:
@@ -128,16 +128,16 @@ class ProcessWorker(Worker):
         self.traits = json.loads(self._receive())
 
     def hang_up(self) -> None:
-        """Closes one direction of the socket: a worker that finds no more orders ends."""
+        """Closes one direction of the socket; the worker exits when no commands are left."""
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_WR)
 
     def end(self, deadline: float) -> str:
-        """Ends the process and all that it started, by force at the deadline."""
+        """Stops the process and everything it started, by force after the deadline."""
         if self._process.returncode is None:
             self.hang_up()
             self._wait_for_silence(deadline)
-            # Before the process is waited for: afterwards its number may be that of another one.
+            # Before waiting for the process: afterwards its id may belong to another one.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
             self.connection.close()
@@ -148,7 +148,7 @@ class ProcessWorker(Worker):
         return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
 
     def _wait_for_silence(self, deadline: float) -> None:
-        """Waits until the worker's end of the socket is closed, and throws away what it still answers."""
+        """Waits until the worker's end of the socket is closed, and discards remaining replies."""
         with contextlib.suppress(OSError):
             while (left := deadline - time.monotonic()) > 0:
                 self.connection.settimeout(left)
@@ -156,7 +156,7 @@ class ProcessWorker(Worker):
                     return
 
     def _send(self, message: Message) -> None:
-        # That a worker is gone is noticed when its answer is waited for.
+        # A dead worker is noticed when waiting for its reply.
         with contextlib.suppress(OSError):
             send_message(self.connection, message)
 
@@ -173,7 +173,7 @@ class ProcessWorker(Worker):
 
 
 class LocalWorker(Worker):
-    """Bodies in this process, which act when the answer is waited for."""
+    """Bodies in this process, which act when the reply is requested."""
 
     def __init__(self, setup: Setup, arrays: Arrays):
         super().__init__(setup)
@@ -188,7 +188,7 @@ class LocalWorker(Worker):
         self.traits = self._bodies.traits
 
     def hang_up(self) -> None:
-        """Nothing is under way."""
+        """Does nothing: no command is running."""
 
     def end(self, deadline: float) -> str:
         """Closes the bodies."""
@@ -206,7 +206,7 @@ class LocalWorker(Worker):
 
 
 class Workers:
-    """All workers of a host, and the memory that they share with it."""
+    """All workers of a host, and the memory they share with it."""
 
     def __init__(self, name: str, setups: Sequence[Setup], layout: Layout, *, local: bool):
         self.all: list[Worker] = []
@@ -224,12 +224,12 @@ class Workers:
 
     @property
     def pids(self) -> list[int]:
-        """Numbers of the processes."""
+        """Ids of the processes."""
         return [worker.pid for worker in self.all if isinstance(worker, ProcessWorker)]
 
     def replace(self, index: int) -> Worker:
-        """Ends a worker and starts another in its place; raises `Death` if that fails."""
-        # One that failed by an error is still closing its bodies; one that is dead does not keep us waiting.
+        """Replaces a worker by a new one; raises `Death` if that fails."""
+        # A worker that raised an error is still closing its bodies; a dead one takes no time.
         self.all[index].end(time.monotonic() + GRACE)
         self.all[index] = self._new(index)
         try:
@@ -239,7 +239,7 @@ class Workers:
         return self.all[index]
 
     def close(self) -> None:
-        """Ends every worker; does nothing the second time, or in a process that was forked from the host's."""
+        """Stops every worker; does nothing the second time, or in a process forked from the host's."""
         if os.getpid() != self._owner:
             return
         workers, self.all = self.all, []
@@ -253,7 +253,7 @@ class Workers:
             self._memory = -1
 
     def _start_all(self) -> None:
-        """Starts all workers at the same time."""
+        """Starts all workers in parallel."""
         for index in range(len(self._setups)):
             self.all.append(self._new(index))
         try:
@@ -268,7 +268,7 @@ class Workers:
 
 
 def default_workers() -> int:
-    """One per core, less one core in eight: this process has policies to compute. With fewer than eight cores, where a
+    """One per core, less one core in eight to compute policies in this process. With fewer than eight cores, where a
     policy costs as much as a step, all are shared."""
     cores = usable_cores()
     return cores - cores // 8
@@ -281,7 +281,7 @@ def usable_cores() -> int:
 
 @contextlib.contextmanager
 def _death_of_errors():
-    """Turns any error that is not the user's into the death of a worker."""
+    """Turns any error other than a `UserError` into `Death`."""
     try:
         yield
     except UserError:
@@ -291,14 +291,14 @@ def _death_of_errors():
 
 
 def _refused(text: str, *, exit_code: int) -> UserError:
-    """A mistake of the user's as it was raised in a worker."""
+    """The `UserError` that was raised in a worker."""
     error = MissingExtra(text) if exit_code == MissingExtra.exit_code else UserError(text)
     error.exit_code = exit_code
     return error
 
 
 def _anonymous_file(size: int) -> int:
-    """A file without a name, which ends with the last process that has it open."""
+    """An unnamed file, which is freed when the last process closes it."""
     if hasattr(os, "memfd_create"):
         number = os.memfd_create("advsurprise")
     else:

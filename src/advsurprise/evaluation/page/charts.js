@@ -1,9 +1,9 @@
-// Curves over the steps of an episode. Colours are classes, so that dark and light need no drawing anew.
+// Curves over the steps of an episode. Colours are CSS classes, so that switching between dark and light needs no redraw.
 
 function element(tag, { text, ...attributes } = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  // Texts come from configurations: they are never read as HTML.
+  // Texts come from configurations: never parse them as HTML.
   if (text !== undefined) made.textContent = text;
   made.append(...children);
   return made;
@@ -93,15 +93,15 @@ function pathOf(values, offset, y, stairs) {
   return path;
 }
 
-// Runs of equal values: where each begins and ends.
+// Runs of equal values, with the start and end of each.
 function stretches(values, number) {
-  const found = [];
+  const runs = [];
   for (let index = 0; index < number; index++) {
-    const last = found[found.length - 1];
+    const last = runs[runs.length - 1];
     if (last && last.value === values[index]) last.to = index + 1;
-    else found.push({ value: values[index], from: index, to: index + 1 });
+    else runs.push({ value: values[index], from: index, to: index + 1 });
   }
-  return found;
+  return runs;
 }
 
 function showReadings(chart, readings, state) {
@@ -113,7 +113,7 @@ function showReadings(chart, readings, state) {
 
 const ROW = 5, COLUMN = 3;
 
-// Probabilities of all actions as a strip: a row per action, darker for likelier, a mark on the one that was taken.
+// Probabilities of all actions as a strip: a row per action, darker is likelier, with a mark on the action taken.
 function drawActions(run, episode, seek) {
   const { role, action, probability } = episode.arrays, number = run.actions.length, steps = episode.steps;
   const canvas = element("canvas", { role: "img", "aria-label": `Probability of each action (${run.actions.join(", ")}), step by step` });

@@ -1,4 +1,4 @@
-// Learning curves: a line and its interval for every method, every seed on demand.
+// Learning curves: a line with an interval for every method; single seeds on demand.
 
 function linePath(steps, values, x, y) {
   let path = "", drawing = false;
@@ -14,7 +14,7 @@ function bandPath({ steps, low, high }, x, y) {
   return `M${[...steps.map(point(high)), ...steps.map(point(low)).reverse()].join("L")}Z`;
 }
 
-// Round numbers from low to high, about as many as are asked for.
+// About `number` round values from low to high.
 function ticks(low, high, number) {
   const rough = (high - low) / number, unit = 10 ** Math.floor(Math.log10(rough));
   const size = [1, 2, 2.5, 5, 10].map((times) => times * unit).find((each) => each >= rough * 0.999);
@@ -32,7 +32,7 @@ function rangeOfCurves(curves) {
   let low = Math.min(...all), high = Math.max(...all);
   if (low === high) [low, high] = [low - (Math.abs(low) / 2 || 1), high + (Math.abs(high) / 2 || 1)];
   const margin = 0.04 * (high - low);
-  // Counts begin at 0; what is never far from its own mean does not.
+  // Axes of counts start at 0; those of values that vary little do not.
   return [low >= 0 && low < 0.5 * high ? 0 : low - margin, high + margin];
 }
 
@@ -45,7 +45,7 @@ function drawPanel(panel, series) {
   const [low, high] = rangeOfCurves(panel.curves), last = Math.max(...panel.curves.map((curve) => curve.steps[curve.steps.length - 1]));
   const x = (step) => Number(((1000 * step) / last).toFixed(2)), y = (value) => 300 - (300 * (value - low)) / (high - low);
   const drawing = vector("svg", { viewBox: "0 0 1000 300", preserveAspectRatio: "none", role: "img", "aria-label": inWords(panel) });
-  const plot = element("div", { class: "plot learning", tabindex: 0, role: "group", "aria-label": `${panel.label}: arrow keys read it step by step` }, drawing);
+  const plot = element("div", { class: "plot learning", tabindex: 0, role: "group", "aria-label": `${panel.label}: use the arrow keys to read it step by step` }, drawing);
   for (const value of ticks(low, high, 5)) {
     drawing.append(vector("path", { class: "zero", d: `M0 ${y(value).toFixed(2)}H1000` }));
     plot.append(placed(element("span", { class: "axis", text: shortNumber(Number(value.toPrecision(6))) }), { top: `${y(value) / 3}%` }));
@@ -77,7 +77,7 @@ function inWords(panel) {
   return `Learning curves of ${panel.label}. At the end: ${ends.join("; ")}`;
 }
 
-// What the curves are at the step under the pointer, or under a cursor that the arrow keys move.
+// Shows the values at the step under the pointer, or under a cursor moved by the arrow keys.
 function reads(plot, cursor, readings, panel, styles, last) {
   const longest = panel.curves.reduce((best, curve) => (curve.steps.length > best.steps.length ? curve : best)).steps;
   let at = longest.length - 1;
@@ -111,11 +111,11 @@ function reads(plot, cursor, readings, panel, styles, last) {
   });
 }
 
-// Buttons that bring one method forward with its seeds, and a box that shows the seeds of all.
+// Buttons that highlight one method with its seeds, and a box that shows all seeds.
 function drawLegend(home, panels, series) {
   const chosen = new Set();
   const buttons = series.map((each) => {
-    const button = element("button", { type: "button", class: seriesClass(each), "aria-pressed": "false", title: "Bring it forward, with every seed" }, vector("svg", { viewBox: "0 0 28 8", "aria-hidden": "true" }, vector("path", { d: "M1 4H27" })), each.name);
+    const button = element("button", { type: "button", class: seriesClass(each), "aria-pressed": "false", title: "Highlight it, with every seed" }, vector("svg", { viewBox: "0 0 28 8", "aria-hidden": "true" }, vector("path", { d: "M1 4H27" })), each.name);
     const mark = (hovered) => panels.querySelectorAll("g").forEach((group) => {
       const named = group.dataset.name === each.name;
       group.classList.toggle("hovered", hovered && named);

@@ -70,7 +70,7 @@ function fitted(canvas, columns, rows) {
   return size;
 }
 
-// The part of the world that has anything in it, over the whole episode.
+// The part of the world that is non-empty at some point in the episode.
 function bounds(tiles, states, [columns, rows], known) {
   let [left, top, right, bottom] = [columns, rows, -1, -1];
   for (let index = 0; index < states * columns * rows; index++) {
@@ -123,7 +123,7 @@ function drawTiles(canvas, paint, array, state, own, colour) {
   if (own) drawBody(context, own[0] * size, own[1] * size, size, 3, colour);
 }
 
-// The likeliest tile of each cell, the fainter the less certain, with its probability in per cent.
+// The likeliest tile of each cell, fainter if less certain, with its probability in per cent.
 function drawLikeliest(canvas, paint, likeliest, certainty, step, least) {
   const [, columns, rows] = likeliest.shape, cells = columns * rows;
   const size = fitted(canvas, columns, rows), context = canvas.getContext("2d");
@@ -174,7 +174,7 @@ function drawPixels(canvas, array, state) {
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
-// Classes of a world without tiles: a cell each, with its number; the fainter the less certain.
+// Classes of a world without tiles: one cell each, with its number; fainter if less certain.
 function drawClasses(canvas, array, state, names, certainty) {
   const shape = array.shape.slice(1), columns = shape[shape.length - 1] || 1;
   const number = shape.reduce((a, b) => a * b, 1), rows = number / columns;
@@ -195,7 +195,7 @@ function drawClasses(canvas, array, state, names, certainty) {
   }
 }
 
-// Real numbers: a bar each; or, with standard deviations, where each is expected.
+// Real numbers: one bar each, from 0 or, with standard deviations, over mean ± standard deviation.
 function drawNumbers(canvas, array, state, range, std) {
   const number = array.shape.slice(1).reduce((a, b) => a * b, 1), wide = 420, high = 210;
   canvas.width = wide;

@@ -1,4 +1,4 @@
-// What is shown, and the controls.
+// Panels and controls of a replay.
 
 const SPEEDS = [1, 2, 4, 8, 16, 32, 64];
 const DIRECTIONS = ["right", "down", "left", "up"];
@@ -35,7 +35,7 @@ function rangeOf(obs, mean, std) {
   return [Math.min(...all), Math.max(...all)];
 }
 
-// A run's panel. What belongs to an episode is made anew when one is chosen.
+// A run's panel. The parts that belong to an episode are rebuilt when one is chosen.
 
 function makePanel(run, number) {
   const seed = element("select", { "aria-label": `Seed of ${run.name}` });
@@ -105,7 +105,7 @@ function showPanel(panel) {
 }
 
 function ending(episode) {
-  return { terminated: "the episode is over", truncated: "the clock ran out", cut: `recorded as far as step ${episode.steps}` }[episode.end];
+  return { terminated: "the episode is over", truncated: "the time limit was reached", cut: `recording ends at step ${episode.steps}` }[episode.end];
 }
 
 function showPictures(panel, state, step, colour) {
@@ -118,7 +118,7 @@ function showPictures(panel, state, step, colour) {
   } else if (kind === "image") {
     drawPixels(panel.world, arrays.obs, state);
     if (panel.belief) { drawPixels(panel.belief, arrays.mean, step); drawPixels(panel.spread, arrays.std, step); }
-    label(panel, { world: `What the body sees at step ${state}`, belief: "Mean of every pixel as the density model expects it", spread: "Its standard deviation" });
+    label(panel, { world: `What the body sees at step ${state}`, belief: "Mean of every pixel under the density model", spread: "Its standard deviation" });
   } else if (kind === "classes") {
     drawClasses(panel.world, arrays.obs, state, names);
     if (panel.belief) drawClasses(panel.belief, arrays.likeliest, step, names, arrays.certainty);
@@ -153,7 +153,7 @@ function describe(panel, state, step) {
 
 // Controls.
 
-// Panels whose episode has been unpacked: for a moment after others are chosen there are none.
+// Panels whose episode has been unpacked: none for a moment after a new choice.
 function loaded() {
   return panels.filter((panel) => panel.episode);
 }
@@ -252,7 +252,7 @@ function fillEpisodes(runs) {
   }));
 }
 
-// Keys are heard in `home` alone: a page with other things in it keeps the space bar for scrolling.
+// Listens to keys only inside `home`, so that the space bar still scrolls the rest of the page.
 function listen(home) {
   SPEEDS.forEach((speed) => byId("speed").append(element("option", { value: speed, text: `${speed}/s` })));
   byId("episode").addEventListener("change", (event) => chooseEpisode(Number(event.target.value)));
@@ -266,7 +266,7 @@ function listen(home) {
   window.addEventListener("resize", repaint);
 }
 
-// `#episode=2&step=40&speed=16&play` says where to begin.
+// Reads where to start from the address: `#episode=2&step=40&speed=16&play`.
 function fromAddress() {
   const wanted = new URLSearchParams(location.hash.slice(1));
   const whole = (name, fallback) => (/^\d+$/.test(wanted.get(name) || "") ? Number(wanted.get(name)) : fallback);
@@ -276,7 +276,7 @@ function fromAddress() {
   return wanted.has("play");
 }
 
-// Shows one run, or two side by side, with the episode, the step and the seeds that were shown before.
+// Shows one run, or two next to each other, and keeps the current episode, step and seeds.
 function showRuns(runs) {
   if (now.playing) play(false);
   now.seeds = runs.map((run, number) => Math.min(now.seeds[number] || 0, run.seeds.length - 1));

@@ -1,4 +1,4 @@
-// A report: what was compared, curves, a table, replays and where it all comes from.
+// A report: what was compared, curves, final measures, replays, settings and commands.
 
 const report = data.report;
 const within = (id, selector) => byId(id).querySelector(selector);
@@ -28,9 +28,9 @@ function showMeasures() {
   const { runs, rows, even } = report.measures, table = within("measures", "table");
   const body = rows.map(({ label, cells }) => element("tr", {}, element("th", { scope: "row", text: label }), ...cells.map(measureCell)));
   table.append(headOf(["", ...runs]), element("tbody", {}, ...body));
-  const bold = even ? "Bold: the highest, where its interval lies above those of all other methods; whether high is good depends on the measure. What methods measure by their own models is never bold." : "Nothing is bold, since the methods were not trained for equally long.";
-  const alone = rows.some(({ cells }) => cells.some((cell) => cell && cell.half === null)) ? " Of a single seed there is no interval." : "";
-  within("measures", ".caption").textContent = `Where the seeds' curves end, in training: mean over training seeds ± half of its 95% interval (Student's t).${alone} ${bold}`;
+  const bold = even ? "Bold: the highest, where its interval lies above those of all other methods; whether high is good depends on the measure. Measures under a method's own model are never bold." : "Nothing is bold, since the methods were trained for different numbers of steps.";
+  const alone = rows.some(({ cells }) => cells.some((cell) => cell && cell.half === null)) ? " A single seed has no interval." : "";
+  within("measures", ".caption").textContent = `The last point of the training curves: mean over training seeds ± half of its 95% interval (Student's t).${alone} ${bold}`;
 }
 
 function measureCell(cell) {
@@ -42,7 +42,7 @@ function measureCell(cell) {
 
 function showReplays() {
   if (!data.runs.length) {
-    byId("replay").replaceChildren(byId("replay-head"), element("p", { class: "caption", text: "No method has a checkpoint to play from." }));
+    byId("replay").replaceChildren(byId("replay-head"), element("p", { class: "caption", text: "No method has a checkpoint to replay." }));
     return null;
   }
   const options = () => data.runs.map((run, number) => element("option", { value: number, text: run.name }));
@@ -60,7 +60,7 @@ function showReplays() {
   return choose();
 }
 
-// What all methods share stands there once.
+// A value shared by all methods is shown once.
 function settingRow({ name, values, default: usual }) {
   if (values.some((value) => value !== values[0])) return rowOf(name, [...values, usual]);
   const row = rowOf(name, [values.length > 1 ? `${values[0] ?? "–"} (all)` : values[0], usual]);
@@ -83,7 +83,7 @@ function showCommands() {
   }
 }
 
-// Where the clipboard is closed to pages, the text is at least selected.
+// If the page may not use the clipboard, the text is at least selected.
 async function copied(text, code) {
   try {
     await navigator.clipboard.writeText(text);

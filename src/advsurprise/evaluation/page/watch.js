@@ -1,4 +1,4 @@
-// A run in progress: asks the server how far it is, and for its newest episodes.
+// A run in progress: polls the server for its progress and its newest episodes.
 
 const INTERVAL = 2000;
 const live = { shown: 0, newest: 0, fetching: false };
@@ -18,17 +18,17 @@ async function ask() {
     if (!live.shown) byId("runs").dataset.message = status.waiting;
     await offer();
   } catch {
-    byId("training").textContent = "No answer: `advsurprise watch` has ended.";
+    byId("training").textContent = "No answer: `advsurprise watch` is no longer running.";
   }
 }
 
-// New episodes never take away what somebody is looking at: they are offered, and shown at once only where nothing has
-// been shown yet, or nothing has been touched, or the box is ticked and the episode is over.
+// New episodes never replace what somebody is looking at: they are offered, and shown at once only if nothing has been
+// shown yet, nothing has been touched, or the box is ticked and the episode is over.
 async function offer() {
   if (live.newest === live.shown) return;
-  const begun = now.playing || now.state > 0;
+  const started = now.playing || now.state > 0;
   const over = panels.length > 0 && !now.playing && now.state >= lastState();
-  if (!live.shown || !begun) await renew(false);
+  if (!live.shown || !started) await renew(false);
   else if (byId("follow").checked && over) await renew(true);
   byId("newer").hidden = live.newest === live.shown;
 }
