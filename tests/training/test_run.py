@@ -1,203 +1,26 @@
-"""A run on disk: killed at any moment and resumed it ends in the same bytes; stopped it says how to continue."""
+"""A run on disk: what its folder holds, how it is continued, and what is refused."""
 
 import contextlib
 import dataclasses
 import json
-import pathlib
 import re
-import signal
 import subprocess
 import sys
-import threading
-import time
-from contextlib import nullcontext
 
 import jax
 import numpy as np
 import pytest
 from event_files import scalars
+from tiny_run import TINY, WORDS, metric_rows, newest_record, saved_tensors
 
 import advsurprise
 from advsurprise.cli import main as cli
-from advsurprise.config import PPOConfig, RunConfig
+from advsurprise.config import RunConfig
 from advsurprise.errors import UserError
 from advsurprise.training import checkpoint, folder, loops, memory, run
-from advsurprise.training.fused import Fused
 from advsurprise.training.metrics import read_rows
 
 pytestmark = pytest.mark.slow
-
-TINY = RunConfig(
-    env="ladder/game",
-    method_fields={"k_explore": 1, "k_control": 4, "stack": 2},
-    ppo=PPOConfig(epochs=1, minibatch=8),
-    steps=20 * 12,
-    seeds=(3, 4),
-    bodies=2,
-    rollout=10,
-    save_every=5,
-)
-WORDS = [
-    *("--env", "ladder/game", "--bodies", "2", "--seeds", "3..4"),
-    *("--set", "method.k_explore=1", "--set", "method.k_control=4", "--set", "method.stack=2"),
-    *("--set", "ppo.epochs=1", "--set", "ppo.minibatch=8", "--set", "rollout=10"),
-]
-
-
-@pytest.fixture(scope="module")
-def loop():
-    """The one loop of this module's own process."""
-    return Fused(TINY)
-
-
-@pytest.fixture
-def shared(loop, monkeypatch):
-    """Whoever trains TINY, however long, does it with the loop that is compiled already."""
-    monkeypatch.setattr(loops, "open_loop", lambda cfg: nullcontext(loop))
-    return loop
-
-
-def _newest(run_folder: pathlib.Path) -> pathlib.Path:
-    record, _ = checkpoint.newest_good(run_folder / "checkpoints")
-    assert record is not None
-    return record
-
-
-def _tensors(run_folder: pathlib.Path) -> bytes:
-    record = _newest(run_folder)
-    return (record.parent / checkpoint.read_record(record)["tensors"]["file"]).read_bytes()
-
-
-def _rows(run_folder: pathlib.Path) -> list[dict]:
-    return [{k: v for k, v in row.items() if k != "steps_per_s"} for row in read_rows(run_folder / "metrics.jsonl")]
-
-
-# ------------------------------------------------------------------------------------------- killed and stopped
-
-
-def _start(log: pathlib.Path, *words):
-    """A command in a process of its own, all that it says in a file."""
-    with log.open("w") as said:
-        command = [sys.executable, "-m", "advsurprise", *words]
-        return subprocess.Popen(command, stdout=said, stderr=said)
-
-
-def _wait_for_rows(run_folder: pathlib.Path, number: int, process, log: pathlib.Path) -> None:
-    path = run_folder / "metrics.jsonl"
-    while not (path.exists() and path.read_bytes().count(b"\n") >= number):
-        assert process.poll() is None, log.read_text()
-        time.sleep(0.002)
-
-
-def test_killed_and_resumed_a_run_ends_in_the_same_bytes(tmp_path, loop):
-    """Killed before its first checkpoint and after one, by a signal that no process can catch; the whole run is this
-    process's own."""
-    whole, killed, log = tmp_path / "whole", tmp_path / "killed", tmp_path / "log"
-    long = dataclasses.replace(TINY, steps=20 * 120, save_every=7)
-    run.train(long, whole, loop=loop)
-    words = ["train", *WORDS, "--steps", str(20 * 120), "--set", "save_every=7", "--out", str(killed), "--json"]
-    for rows in (3, 30):
-        process = _start(log, *words)
-        _wait_for_rows(killed, rows, process, log)
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
-        assert len(read_rows(killed / "metrics.jsonl")) < 240, "it was not killed in the middle"
-    resumed = run.train(long, killed, loop=loop)
-    assert resumed.steps == 20 * 120
-    assert _tensors(killed) == _tensors(whole)
-    assert _rows(killed) == _rows(whole)
-
-
-def test_a_stopped_command_saves_and_says_how_to_continue(tmp_path):
-    run_folder, log = tmp_path / "run", tmp_path / "log"
-    process = _start(log, "train", *WORDS, "--steps", "10M", "--out", str(run_folder))
-    _wait_for_rows(run_folder, 4, process, log)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 143
-    assert f"stopped and saved; continue with: advsurprise resume {run_folder}" in log.read_text()
-    saved = checkpoint.read_record(_newest(run_folder))["step"]
-    assert saved == read_rows(run_folder / "metrics.jsonl")[-1]["update"]
-
-
-class Signals:
-    """A loop during one of whose updates a signal comes."""
-
-    def __init__(self, loop, update: int, number: int):
-        self.loop, self.at, self.number = loop, update, number
-        self.init, self.like, self.resumed, self.agents = loop.init, loop.like, loop.resumed, loop.agents
-        self.saved, self.notes = loop.saved, loop.notes
-
-    def update(self, state):
-        state, metrics = self.loop.update(state)
-        if int(state.update[0]) == self.at:
-            signal.raise_signal(self.number)
-        return state, metrics
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_stops_after_the_update_and_sets_the_exit_code(tmp_path, loop, monkeypatch, capsys, number, code):
-    monkeypatch.setattr(loops, "open_loop", lambda cfg: nullcontext(Signals(loop, 3, number)))
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(["train", *WORDS, "--steps", "240", "--out", str(tmp_path)])
-    assert stopped.value.code == code
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.splitlines()[-1] == f"stopped and saved; continue with: advsurprise resume {tmp_path}"
-    assert checkpoint.read_record(_newest(tmp_path))["step"] == 3
-
-
-class LateSignal(list):
-    """Signals received, of which the first comes right after a number of looks at the list."""
-
-    def __init__(self, looks: int):
-        super().__init__()
-        self.looks = looks
-
-    def __bool__(self):
-        received = len(self) > 0
-        self.looks -= 1
-        if self.looks == 0:
-            self.append(signal.SIGTERM)
-        return received
-
-
-@pytest.mark.parametrize("looks", [1, 2, 3, 4])
-def test_whenever_a_signal_comes_the_last_update_is_saved(tmp_path, loop, monkeypatch, looks):
-    monkeypatch.setattr(run, "stop_signals", lambda: nullcontext(LateSignal(looks)))
-    result = run.train(TINY, tmp_path, loop=loop)
-    assert (result.stopped_by, result.finished) == (signal.SIGTERM, False)
-    assert result.steps > 0
-    assert run.updates_done(tmp_path) * 20 == result.steps
-    assert _rows(tmp_path)[-1]["step"] == result.steps
-
-
-@pytest.mark.parametrize(("update", "steps"), [(3, 60), (12, 240)])
-def test_ctrl_c_in_python_saves_and_raises(tmp_path, loop, monkeypatch, update, steps):
-    """Also in the last update, after which the run is whole: a script that trains several must not go to the next."""
-    monkeypatch.setattr(loops, "open_loop", lambda cfg: nullcontext(Signals(loop, update, signal.SIGINT)))
-    before = signal.getsignal(signal.SIGINT)
-    fields = {"bodies": 2, "rollout": 10, "seeds": (3, 4), "method_fields": TINY.method_fields, "ppo": TINY.ppo}
-    with pytest.raises(KeyboardInterrupt) as stopped:
-        advsurprise.train("ladder/game", steps=240, out=tmp_path, **fields)
-    assert str(stopped.value) == f"stopped after {steps} steps and saved; continue with: advsurprise resume {tmp_path}"
-    assert checkpoint.read_record(_newest(tmp_path))["step"] == update
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_python_trains_off_the_main_thread(tmp_path, shared):
-    results: list = []
-    fields = {"bodies": 2, "rollout": 10, "seeds": (3, 4), "method_fields": TINY.method_fields, "ppo": TINY.ppo}
-
-    def work():
-        results.append(advsurprise.train("ladder/game", steps=60, out=tmp_path, **fields))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert [trained.updates for trained in results] == [3]
-
-
-# -------------------------------------------------------------------------------------------------- the folder
 
 
 def test_trained_in_two_parts_equals_trained_at_once(tmp_path, loop):
@@ -205,22 +28,22 @@ def test_trained_in_two_parts_equals_trained_at_once(tmp_path, loop):
     run.train(dataclasses.replace(TINY, steps=20 * 6), tmp_path / "twice", loop=loop)
     result = run.train(TINY, tmp_path / "twice", loop=loop)
     assert (result.steps, result.finished, result.stopped_by) == (20 * 12, True, 0)
-    assert _tensors(tmp_path / "once") == _tensors(tmp_path / "twice")
-    assert _rows(tmp_path / "once") == _rows(tmp_path / "twice")
+    assert saved_tensors(tmp_path / "once") == saved_tensors(tmp_path / "twice")
+    assert metric_rows(tmp_path / "once") == metric_rows(tmp_path / "twice")
 
 
 def test_an_existing_run_is_continued_never_overwritten(tmp_path, loop):
     run.train(TINY, tmp_path, loop=loop)
-    before, card = _tensors(tmp_path), (tmp_path / "card.md").read_bytes()
+    before, card = saved_tensors(tmp_path), (tmp_path / "card.md").read_bytes()
     again = run.train(TINY, tmp_path, loop=loop)
     assert (again.steps, again.finished) == (20 * 12, True)
-    assert (_tensors(tmp_path), (tmp_path / "card.md").read_bytes()) == (before, card)
+    assert (saved_tensors(tmp_path), (tmp_path / "card.md").read_bytes()) == (before, card)
     with pytest.raises(UserError, match=r"holds another run \(bodies is 2 there, 4 asked for\)"):
         run.train(dataclasses.replace(TINY, bodies=4), tmp_path)
-    assert _tensors(tmp_path) == before
+    assert saved_tensors(tmp_path) == before
     fresh = run.train(dataclasses.replace(TINY, steps=20 * 5), tmp_path, fresh=True, loop=loop)
     assert fresh.steps == 20 * 5
-    assert len(_rows(tmp_path)) == 10
+    assert len(metric_rows(tmp_path)) == 10
 
 
 def test_a_run_may_go_on_in_other_processes(tmp_path):
@@ -282,7 +105,7 @@ def test_the_folder_holds_what_it_says(tmp_path, loop):
     run.train(TINY, tmp_path, loop=loop)
     assert {path.name for path in tmp_path.iterdir()} == {"config.json", "metrics.jsonl", "checkpoints", "card.md"}
     assert folder.read_run(tmp_path) == TINY
-    rows = _rows(tmp_path)
+    rows = metric_rows(tmp_path)
     assert [(row["update"], row["seed"]) for row in rows[:3]] == [(1, 3), (1, 4), (2, 3)]
     assert {"scored_surprise", "common_surprise", "explore/reward", "control/entropy", "end/total"} <= set(rows[0])
     assert all(row["scored_surprise"] > 0 for row in rows)
@@ -320,15 +143,15 @@ def test_trackers_get_the_rows_also_after_a_stop(tmp_path, loop, monkeypatch, ca
     finite = {key: np.float32(value) for key, value in wanted.items() if np.isfinite(float(value))}
     assert len(finite) > 24 * 10
     assert shown == finite
-    tracked = _tensors(tmp_path)
+    tracked = saved_tensors(tmp_path)
     cli.main([*words, "--fresh"])
     assert not (tmp_path / "track").exists()
-    assert _tensors(tmp_path) == tracked
+    assert saved_tensors(tmp_path) == tracked
 
 
 def test_a_damaged_checkpoint_is_skipped_for_the_one_before(tmp_path, loop):
     run.train(TINY, tmp_path, loop=loop)
-    whole, newest = _tensors(tmp_path), _newest(tmp_path)
+    whole, newest = saved_tensors(tmp_path), newest_record(tmp_path)
     tensors = newest.parent / checkpoint.read_record(newest)["tensors"]["file"]
     data = bytearray(tensors.read_bytes())
     data[len(data) // 2] ^= 1
@@ -338,7 +161,7 @@ def test_a_damaged_checkpoint_is_skipped_for_the_one_before(tmp_path, loop):
     assert lines[0].startswith("skipped a checkpoint:")
     assert newest.name in lines[0]
     assert lines[1].startswith("continuing from update 10")
-    assert _tensors(tmp_path) == whole
+    assert saved_tensors(tmp_path) == whole
 
 
 def test_a_damaged_configuration_is_refused_with_a_sentence(tmp_path):
@@ -367,7 +190,7 @@ def test_losses_that_are_not_finite_stop_the_run_and_keep_the_last_good_checkpoi
 
     with pytest.raises(run.NonFinite, match=r"control/loss of seed 4 is nan at step 160.*is kept"):
         run.train(TINY, tmp_path, loop=Breaks())
-    assert checkpoint.read_record(_newest(tmp_path))["step"] == 5
+    assert checkpoint.read_record(newest_record(tmp_path))["step"] == 5
     assert run.train(TINY, tmp_path, loop=loop).steps == 20 * 12
 
 
@@ -387,25 +210,25 @@ def test_memory_that_runs_out_is_a_sentence_that_says_how_many_bodies_fit(tmp_pa
     )
     assert said is not None, caught.value
     assert int(said[2]) == int(said[1].replace(",", "")) > 1000
-    assert checkpoint.read_record(_newest(tmp_path))["step"] == 5
+    assert checkpoint.read_record(newest_record(tmp_path))["step"] == 5
 
 
 def test_a_disk_that_is_full_in_the_middle_ends_a_run_and_nothing_is_lost(tmp_path, loop, small_disk):
     whole, run_folder, filler = tmp_path / "whole", small_disk / "run", small_disk / "filler"
     run.train(TINY, whole, loop=loop)
     run.train(dataclasses.replace(TINY, steps=20 * 5), run_folder, loop=loop)
-    kept = _tensors(run_folder)
+    kept = saved_tensors(run_folder)
     with contextlib.suppress(OSError), filler.open("wb") as file:
         while True:
             file.write(bytes(4096))
             file.flush()
     with pytest.raises(UserError, match="No space left on device"):
         run.train(TINY, run_folder, loop=loop)
-    assert _tensors(run_folder) == kept
+    assert saved_tensors(run_folder) == kept
     filler.unlink()
     run.train(TINY, run_folder, loop=loop)
-    assert _tensors(run_folder) == _tensors(whole)
-    assert _rows(run_folder) == _rows(whole)
+    assert saved_tensors(run_folder) == saved_tensors(whole)
+    assert metric_rows(run_folder) == metric_rows(whole)
 
 
 @pytest.fixture
