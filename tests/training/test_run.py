@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import re
+import signal
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 from event_files import scalars
-from tiny_run import TINY, WORDS, metric_rows, newest_record, saved_tensors
+from tiny_run import TINY, WORDS, Signals, metric_rows, newest_record, saved_tensors
 
 import advsurprise
 from advsurprise.cli import main as cli

@@ -10,7 +10,7 @@ import time
 from contextlib import nullcontext
 
 import pytest
-from tiny_run import TINY, WORDS, metric_rows, newest_record, saved_tensors
+from tiny_run import TINY, WORDS, Signals, metric_rows, newest_record, saved_tensors
 
 import advsurprise
 from advsurprise.cli import main as cli
@@ -62,21 +62,6 @@ def test_a_stopped_command_saves_and_says_how_to_continue(tmp_path):
     assert f"stopped and saved; continue with: advsurprise resume {run_folder}" in log.read_text()
     saved = checkpoint.read_record(newest_record(run_folder))["step"]
     assert saved == read_rows(run_folder / "metrics.jsonl")[-1]["update"]
-
-
-class Signals:
-    """A loop during one of whose updates a signal comes."""
-
-    def __init__(self, loop, update: int, number: int):
-        self.loop, self.at, self.number = loop, update, number
-        self.init, self.like, self.resumed, self.agents = loop.init, loop.like, loop.resumed, loop.agents
-        self.saved, self.notes = loop.saved, loop.notes
-
-    def update(self, state):
-        state, metrics = self.loop.update(state)
-        if int(state.update[0]) == self.at:
-            signal.raise_signal(self.number)
-        return state, metrics
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

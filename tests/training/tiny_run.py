@@ -1,6 +1,7 @@
 """The smallest run that is worth saving, and what is left of it on disk."""
 
 import pathlib
+import signal
 
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.training import checkpoint
@@ -39,3 +40,18 @@ def saved_tensors(run_folder: pathlib.Path) -> bytes:
 def metric_rows(run_folder: pathlib.Path) -> list[dict]:
     """Metrics, without those of the clock."""
     return [{k: v for k, v in row.items() if k != "steps_per_s"} for row in read_rows(run_folder / "metrics.jsonl")]
+
+
+class Signals:
+    """A loop during one of whose updates a signal comes."""
+
+    def __init__(self, loop, update: int, number: int):
+        self.loop, self.at, self.number = loop, update, number
+        self.init, self.like, self.resumed, self.agents = loop.init, loop.like, loop.resumed, loop.agents
+        self.saved, self.notes = loop.saved, loop.notes
+
+    def update(self, state):
+        state, metrics = self.loop.update(state)
+        if int(state.update[0]) == self.at:
+            signal.raise_signal(self.number)
+        return state, metrics
