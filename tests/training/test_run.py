@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import jax
 import numpy as np
