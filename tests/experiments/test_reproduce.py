@@ -132,10 +132,12 @@ def test_the_list_says_what_each_costs_and_what_came_of_it(tmp_path, monkeypatch
     made = tmp_path / "results" / "control"
     made.mkdir(parents=True)
     (made / "about.json").write_text(json.dumps({"training_seeds": 3, "steps": 1000}))
-    (made / "claims.json").write_text(json.dumps([{"claim": "it flips", "verdict": "holds"}]))
+    (made / "claims.json").write_text(
+        json.dumps([{"claim": "it flips", "verdict": verdict} for verdict in ("holds", "does not hold", "holds")])
+    )
     cli.main(["reproduce", "--list"])
     printed = capsys.readouterr().out
-    assert "made with 3 seeds of 1,000 steps: 1 holds" in printed
+    assert "made with 3 seeds of 1,000 steps: 2 hold, 1 does not hold" in printed
     assert "emergence" in printed
 
 

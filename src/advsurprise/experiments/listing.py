@@ -73,12 +73,16 @@ def list_text(result: dict[str, Any]) -> str:
     """The list as text."""
     lines = []
     for each in result["figures"]:
-        verdict = ", ".join(f"{number} {name}" for name, number in each["verdict"].items())
+        verdict = ", ".join(f"{number} {_plural(name, number)}" for name, number in each["verdict"].items())
         lines.append(f"{each['name']:{WIDTH}}{each['question']} ({each['paper']})")
         lines.append(f"{'':{WIDTH}}{'; '.join(each['worlds'])}: {'; '.join(each['methods'])}")
         lines += [f"{'':{WIDTH}}{scale}: {_cost_text(cost)}" for scale, cost in each["scales"].items()]
         lines.append(f"{'':{WIDTH}}{each['status']}{f': {verdict}' if verdict else ''}\n")
     return "\n".join([*lines, "Make one: advsurprise reproduce coverage --scale small"])
+
+
+def _plural(verdict: str, number: int) -> str:
+    return verdict if number == 1 else {"holds": "hold", "does not hold": "do not hold"}.get(verdict, verdict)
 
 
 def _cost_text(cost: dict[str, Any]) -> str:
