@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
+from advsurprise.cli.flags import EnvSettings, Json, optional
 from advsurprise.cli.output import log, show
-from advsurprise.cli.verbs import EnvSettings, Json, optional
 from advsurprise.errors import EXIT_FAILED
 
 

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
+from advsurprise.cli.flags import Json, optional
 from advsurprise.cli.output import log, show
-from advsurprise.cli.verbs import Json, optional
 from advsurprise.errors import EXIT_FAILED, UserError
 
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
+from advsurprise.cli.flags import Json, Settings, optional
 from advsurprise.cli.output import log, show
-from advsurprise.cli.verbs import Json, Settings, optional
 from advsurprise.errors import EXIT_FAILED, UserError
 
 RETRIES = 3
