@@ -187,10 +187,10 @@ def test_verdicts_follow_the_pay():
     )
     walking = "against Control that stills and chooses the best pose, walking wins Explore"
     assert verdicts[f"rooms/four, the episode's buffer: {walking} something"] == "holds"
-    assert verdicts[f"rooms/four, the round's buffer: {walking} nothing, give or take 0.1"] == "holds"
+    assert verdicts[f"rooms/four, the round's buffer: {walking} nothing, within 0.1"] == "holds"
     stilling = "Control that stills and then stands stills more rooms of an episode in turns of 8 than of 32"
     assert verdicts[f"rooms/four: {stilling}"] == "holds"
-    shut = "shutting the door pays no more than the best pose without, give or take 0.1"
+    shut = "shutting the door pays no more than the best pose without, within 0.1"
     assert verdicts[f"rooms/door, the round's buffer, Explore walks: {shut}"] == "does not hold"
 
 

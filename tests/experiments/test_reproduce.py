@@ -38,7 +38,7 @@ def test_claims_of_coverage():
     rooms = {"as": 4.0, "as-round": 2.0, "rnd": 2.0, "asp": 3.0, "asp-cell": 4.5, "smirl": 1.0}
     found = coverage.judge(_results(coverage.FIGURE, lambda world, arm, column, share: rooms[arm]))
     verdicts = _verdicts(found)
-    assert verdicts["Adversarial Surprise comes to visit all rooms in its life"] == "holds"
+    assert verdicts["Adversarial Surprise visits all rooms over its lifetime"] == "holds"
     assert verdicts["Adversarial Surprise visits more rooms in an episode than RND"] == "holds"
     assert (
         verdicts["Adversarial Surprise visits more rooms in an episode than ASP, goal is the cell"] == "does not hold"
@@ -49,13 +49,13 @@ def test_claims_of_coverage():
     assert first.low <= first.ours <= first.high
     # Rooms that are visited later are fewer over training, though as many in the end.
     late = _results(coverage.FIGURE, lambda world, arm, column, share: 4.0 if arm == "as" else 4.0 * share)
-    assert _verdicts(coverage.judge(late))["Adversarial Surprise comes to visit rooms sooner than RND"] == "holds"
+    assert _verdicts(coverage.judge(late))["Adversarial Surprise visits new rooms sooner than RND"] == "holds"
 
 
 def test_claims_of_control():
     flips = {"as-round": 1.0, "as": 0.3, "smirl": 0.32, "asp": 0.8, "rnd": 0.1}
     verdicts = _verdicts(control.judge(_results(control.FIGURE, lambda world, arm, column, share: flips[arm])))
-    assert verdicts["SMiRL flips the switch as often as Adversarial Surprise, give or take 0.1"] == "holds"
+    assert verdicts["SMiRL flips the switch as often as Adversarial Surprise, within 0.1"] == "holds"
     assert verdicts["Adversarial Surprise flips the switch more often than ASP"] == "does not hold"
     assert verdicts["Adversarial Surprise flips the switch more often than RND"] == "holds"
 

@@ -20,7 +20,7 @@ def judge(results: Results) -> list[Claim]:
         sentence = f"{FIGURE.arms[first].label} flips the switch more often than {FIGURE.arms[second].label}"
         made.append(more(sentence, ORDER, MEASURE, flips[first], flips[second]))
     ours, low, high = difference(flips["smirl"], flips["as"])
-    sentence = f"SMiRL flips the switch as often as Adversarial Surprise, give or take {MARGIN}"
+    sentence = f"SMiRL flips the switch as often as Adversarial Surprise, within {MARGIN}"
     measure = f"{MEASURE}: difference of interquartile means"
     made.append(Claim(sentence, ORDER, measure, ours, low, high, len(flips["as"]), alike(low, high, MARGIN)))
     return made

@@ -152,7 +152,7 @@ def _more_even(by_arm: dict[str, Positions], arm: str, stretch: Stretch) -> Clai
         return more(sentence, WHOLE, measure, ours, theirs)
     number, low, high = mean(ours - theirs.mean())
     low, high = low - RANDOM_ERROR, high + RANDOM_ERROR
-    text = f"{measure}: difference from random play's {theirs.mean():.2f}, give or take {RANDOM_ERROR}"
+    text = f"{measure}: difference from random play's {theirs.mean():.2f} ± {RANDOM_ERROR}"
     return Claim(sentence, NOT_THERE, text, number, low, high, len(ours), verdict(low, high))
 
 

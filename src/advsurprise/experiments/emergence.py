@@ -28,8 +28,9 @@ def judge(results: Results) -> list[Claim]:
     for world, behaviours in BEHAVIOURS.items():
         for column, behaviour in behaviours.items():
             made.append(_more_often(results, world, column, f"Control {behaviour} when its first turn ends", PHASES))
-        second, behaviour = list(behaviours.items())[1]
-        sentence = f"it {behaviour.removeprefix('has ')} after it came to be there at all"
+        second = list(behaviours)[1]
+        verb = {SHUT: "shut", LOCKED: "lock"}[second]
+        sentence = f"Control learns to {verb} itself in after it learns to go to the dark room"
         made.append(_later(results, world, second, sentence, PHASES))
         made += _answers(results, world)
     return made
@@ -41,7 +42,7 @@ def _later(results: Results, world: str, column: str, sentence: str, paper: str)
     dates = [np.asarray([change_point(steps, one, rise=RISE) for one in values]) for steps, values in curves]
     between = dates[1] - dates[0]
     ours, low, high = mean(between)
-    measure = f"steps between the two changes, of the {int(np.isfinite(between).sum())} seeds with both"
+    measure = f"steps between the two changes, over the {int(np.isfinite(between).sum())} seeds with both"
     return Claim(f"{world}: {sentence}", paper, measure, ours, low, high, len(between), verdict(low, high))
 
 
@@ -50,8 +51,8 @@ def _more_often(results: Results, world: str, column: str, behaviour: str, paper
     steps, values = results.curve(world, "as", column)
     at_start = np.nanmean(values[:, steps <= FIRST * steps[-1]], axis=1)
     ours, low, high = difference(results.at_end(world, "as", column), at_start)
-    measure = "share of the episodes, end of training less its beginning"
-    sentence = f"{world}: {behaviour}, more and more often"
+    measure = "share of episodes, end of training minus start"
+    sentence = f"{world}: {behaviour}, increasingly often"
     return Claim(sentence, paper, measure, ours, low, high, len(values), verdict(low, high))
 
 
@@ -59,11 +60,11 @@ def _answers(results: Results, world: str) -> list[Claim]:
     """Claims about how Explore responds to Control's dark room."""
     here, there = (results.at_end(world, "as", column) for column in (DARK, STAYED))
     ours, low, high = difference(here, there)
-    measure = "share of the episodes in the dark room, end of Control's turn less end of Explore's, end of training"
+    measure = "share of episodes in the dark room, end of Control's turn minus end of Explore's, end of training"
     sentence = f"{world}: Explore takes the body back to the noisy room"
     back = Claim(sentence, BACK, measure, ours, low, high, len(here), verdict(low, high))
     shut = _more_often(results, world, SHUT_OUT, "the door is closed when Explore's turn ends", NOT_IN_PAPER)
-    sentence = "Explore comes to shut the door after Control came to be in the dark room"
+    sentence = "Explore learns to shut the door after Control learns to go to the dark room"
     return [back, shut, _later(results, world, SHUT_OUT, sentence, NOT_IN_PAPER)]
 
 

@@ -212,7 +212,7 @@ def _explores_gain(results: Results, setting: Setting) -> list[Claim]:
     against = "against Control that stills and chooses the best pose, walking wins Explore"
     return [
         _above(f"{setting.world}, the episode's buffer: {against} something", wins[0]),
-        _claim(f"{setting.world}, the round's buffer: {against} nothing, give or take {MARGIN}", wins[1], _nothing),
+        _claim(f"{setting.world}, the round's buffer: {against} nothing, within {MARGIN}", wins[1], _nothing),
     ]
 
 
@@ -222,7 +222,7 @@ def _shutting(results: Results, setting: Setting, scope: str) -> Claim:
     verb = "shutting and locking the door" if setting.world == "rooms/lock" else "shutting the door"
     walks = "walks" if setting.explore == "walks" else "acts at random"
     about = f"{setting.world}, the {scope}'s buffer, Explore {walks}"
-    return _claim(f"{about}: {verb} pays no more than the best pose without, give or take {MARGIN}", values, _no_more)
+    return _claim(f"{about}: {verb} pays no more than the best pose without, within {MARGIN}", values, _no_more)
 
 
 # ------------------------------------------------------------------------------------------------------------- drawing
