@@ -4,9 +4,13 @@ import json
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure as Canvas
+from scipy import stats
 
 from advsurprise.cli import main as cli
+from advsurprise.evaluation import plot
 from advsurprise.experiments import zero_shot, zero_shot_plot
+from advsurprise.experiments.drawing import curve_of
 from advsurprise.experiments.figure import Results
 
 SEEDS = 5
@@ -101,6 +105,19 @@ def test_what_is_missing_is_left_out_of_claims_and_panels():
     drawn = zero_shot.draw_atari(only)
     assert drawn[".png"].startswith(b"\x89PNG")
     assert drawn[".pdf"].startswith(b"%PDF")
+
+
+def test_scores_at_a_single_stage_are_drawn_seed_by_seed():
+    scores = np.array([1.0, 2.0, 6.0])
+    curve = curve_of(zero_shot_plot.SCORE, "RND", "rnd", np.array([1000.0]), scores[:, None])
+    assert curve is not None
+    axis = Canvas().subplots()
+    zero_shot_plot.strip(axis, "score", [curve], plot.looks([curve]))
+    seeds, middle = axis.lines[:2]
+    assert list(seeds.get_ydata()) == [1.0, 2.0, 6.0]
+    assert list(middle.get_ydata()) == [3.0]
+    interval = stats.ttest_1samp(scores, 0).confidence_interval()
+    assert axis.collections[0].get_segments()[0][:, 1] == pytest.approx((interval.low, interval.high))
 
 
 def test_scores_to_compare_with():

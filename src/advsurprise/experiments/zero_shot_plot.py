@@ -41,7 +41,7 @@ def draw(figure: Figure, titles: dict[str, str], results: Results) -> dict[str, 
     for (top, below), world in zip(axes.T, games, strict=False):
         label = labels.of_config(RunConfig(env=world)).label(SCORE)
         staged = any(len(each.steps) > 1 for each in frozen[world])
-        (_stages if staged else _strip)(top, f"{label}: frozen policies", frozen[world], look)
+        (stages if staged else strip)(top, f"{label}: frozen policies", frozen[world], look)
         panel(below, f"{label}: during training", during[world], look)
         _levels(top, levels(results, world))
         top.set_title(titles[world], fontsize=10)
@@ -89,7 +89,7 @@ def levels(results: Results, world: str) -> dict[str, float]:
     return here | {f"{who}, published": score for who, score in envs.find(world).published.items()}
 
 
-def _stages(axis, label: str, curves: list[Curve], look: dict[str, tuple[str, str]]) -> None:
+def stages(axis, label: str, curves: list[Curve], look: dict[str, tuple[str, str]]) -> None:
     """Scores over training, with dots on curves of few points."""
     panel(axis, label, curves, look)
     for each in curves:
@@ -97,7 +97,7 @@ def _stages(axis, label: str, curves: list[Curve], look: dict[str, tuple[str, st
             axis.plot(each.steps, each.iqm, "o", color=look[each.label][0], markersize=4)
 
 
-def _strip(axis, label: str, curves: list[Curve], look: dict[str, tuple[str, str]]) -> None:
+def strip(axis, label: str, curves: list[Curve], look: dict[str, tuple[str, str]]) -> None:
     """Scores at a single stage, a column for each arm: every seed, and the mean with its interval."""
     panel(axis, label, [], look)
     for column, each in enumerate(curves):
