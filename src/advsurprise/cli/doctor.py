@@ -41,7 +41,7 @@ def text(report: dict[str, Any]) -> str:
         missing = f'missing; install with: pip install "advsurprise[{name}]"'
         lines.append(f"  extra {name:8} {version or missing}")
     if all(device.startswith("cpu") for device in report["devices"]):
-        lines.append('  no GPU in use; install with: pip install "advsurprise[gpu]"')
+        lines.append('  no GPU in use; for an NVIDIA GPU: pip install "advsurprise[gpu]"')
     return "\n".join([*lines, "OK"])
 
 
