@@ -11,7 +11,7 @@ from advsurprise.experiments.settings import GAME_BATCH, TUNED_GAMES, turns
 from advsurprise.experiments.verdicts import RESAMPLES, Values, more
 
 SCORE = zero_shot_plot.SCORE
-SHORT, LASTING = "as-16", "as-rounds"
+SHORT, LASTING, SCORED = "as-16", "as-rounds", "as-scored"
 OURS, BASELINES, ROLES = "as", ("rnd", "smirl", "agac", "asp"), ("explore", "control")
 SURE = 0.95
 NOT_THERE = "not in the paper"
@@ -23,6 +23,12 @@ ARMS = {
         "Adversarial Surprise, turns of 16, games outlast lives",
         "adversarial-surprise",
         turns(16) | {"method.rounds": 4},
+        alone=ROLES,
+    ),
+    SCORED: Arm(
+        "Adversarial Surprise, turns of 16 and 32, all scored",
+        "adversarial-surprise",
+        turns(16, 32) | {"method.quiet": 0.0},
         alone=ROLES,
     ),
     "rnd": Arm("RND", "rnd"),
@@ -100,23 +106,23 @@ def _is_best(scores: list[Values]) -> np.ndarray:
 
 
 def _not_in_the_paper(results: Results, games: dict[str, str], measure: str) -> list[Claim]:
-    """Claims on both roles in turn against each role alone, our turns against the paper's, and games that outlast lives
-    against games that end with them."""
+    """Claims on both roles in turn against each role alone, and on our settings against the paper's."""
     made = []
     for world, game in games.items():
-        both = _score(results, world, OURS)
-        others = {f"{role.title()} alone": _score(results, world, OURS, f"{role}{ALONE}") for role in ROLES}
-        for name, alone in others.items():
-            if len(both) and len(alone):
-                sentence = f"Explore and Control in turn score more than {name} in {game}"
-                made.append(more(sentence, NOT_THERE, f"{measure}, frozen policies", both, alone))
-        short, lasting = (_score(results, world, arm) for arm in (SHORT, LASTING))
-        if len(both) and len(short):
-            sentence = f"turns of 16 steps score more than turns of 64 and 128 in {game}"
-            made.append(more(sentence, NOT_THERE, f"{measure}, frozen policies", short, both))
-        if len(lasting) and len(short):
-            sentence = f"games that outlast lives score more than games that end with them in {game}"
-            made.append(more(sentence, NOT_THERE, f"{measure}, frozen policies", lasting, short))
+        score = {arm: _score(results, world, arm) for arm in (OURS, SHORT, LASTING, SCORED)}
+        alone = {role: _score(results, world, OURS, f"{role}{ALONE}") for role in ROLES}
+        pairs = {
+            **{
+                f"Explore and Control in turn score more than {role.title()} alone": (score[OURS], alone[role])
+                for role in ROLES
+            },
+            "turns of 16 steps score more than turns of 64 and 128": (score[SHORT], score[OURS]),
+            "games that outlast lives score more than games that end with them": (score[LASTING], score[SHORT]),
+            "turns of 16 and 32, all scored, score more than turns of 64 and 128": (score[SCORED], score[OURS]),
+        }
+        for sentence, (first, second) in pairs.items():
+            if len(first) and len(second):
+                made.append(more(f"{sentence} in {game}", NOT_THERE, f"{measure}, frozen policies", first, second))
     return made
 
 
