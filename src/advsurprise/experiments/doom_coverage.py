@@ -174,10 +174,10 @@ def drawing(results: Results):
     lines = -(-len(by_arm) // COLUMNS)
     columns = -(-len(by_arm) // lines)
     width = 1.55 + 2 * columns
-    height = 3.0 * lines + 0.65
+    height = 3.0 * lines + 0.77
     made = Drawing(figsize=(width, height))
     # In inches. Every third row is space for the axis of positions and the next title.
-    room = {"left": 0.65 / width, "right": 1 - 0.95 / width, "top": 1 - 0.4 / height, "bottom": 0.1 / height}
+    room = {"left": 0.65 / width, "right": 1 - 0.95 / width, "top": 1 - 0.52 / height, "bottom": 0.1 / height}
     ratios = [2.6, 1, 0.95] * lines
     grid = made.add_gridspec(3 * lines, columns, height_ratios=ratios, wspace=0.1, hspace=0.06, **room)
     end = max((each.steps[-1] for arm, each in by_arm.items() if ARMS[arm].learns), default=1.0)
@@ -211,7 +211,7 @@ def _heat(axis, label: str, where: Positions, end: float):
     axis.set_ylim(end, 0)
     axis.yaxis.set_major_formatter(EngFormatter(sep=""))
     both = (each(where.within(THROUGHOUT)).mean() for each in (visited, evenness))
-    axis.set_title("{}\nvisits {:.0%}, covers {:.0%}".format(label, *both), fontsize=8)
+    axis.set_title("{}\nvisits {:.0%}, covers {:.0%}".format(textwrap.fill(label, 24), *both), fontsize=8)
     return image
 
 

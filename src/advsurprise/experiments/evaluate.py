@@ -7,6 +7,7 @@ frozen.json is a list with one entry per number of steps and player, which holds
 
 import dataclasses
 import json
+import math
 import pathlib
 import sys
 from collections.abc import Iterable, Sequence
@@ -71,6 +72,23 @@ def read(run: pathlib.Path) -> list[dict[str, Any]]:
     except (OSError, ValueError):
         return []
     return [{"player": SAMPLED, "end": True} | entries] if isinstance(entries, dict) else entries
+
+
+def rows(entries: Iterable[dict[str, Any]], columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Entries as rows of a table, one for each training seed, in the order of training."""
+    made = []
+    for entry in sorted(entries, key=lambda entry: entry["steps"]):
+        about = {"player": entry["player"], "step": entry["steps"]}
+        made += [{"seed": each["seed"]} | about | _kept(each, columns) for each in entry["seeds"]]
+    return made
+
+
+def _kept(measured: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+    return {name: _rounded(measured[name]) for name in columns if name in measured}
+
+
+def _rounded(value: float | int) -> float | int | str:
+    return value if isinstance(value, int) else float(f"{value:.6g}") if math.isfinite(value) else ""
 
 
 def command(run: pathlib.Path, *, episodes: int, players: Sequence[str], end: bool) -> tuple[str, ...]:

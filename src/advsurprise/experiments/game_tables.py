@@ -7,7 +7,7 @@ from typing import Any
 
 from advsurprise.experiments.cells import markdown, over_seeds, read_csv, with_interval
 from advsurprise.experiments.figure import ALONE, GREEDY, SAMPLED, Results
-from advsurprise.experiments.zero_shot import ARMS, ROLES, SCORE
+from advsurprise.experiments.zero_shot import ARMS, ROLES, SCORE, SCORED
 
 EARLIER = {"as-16": "16/16"}
 """Arms from an earlier run in Take Cover, by their turns."""
@@ -60,10 +60,28 @@ PLAYERS = {SAMPLED: "both in turn, sampled", GREEDY: "greedy"} | {
 
 def lives(results: pathlib.Path) -> str:
     """Table of scores in Take Cover: games of Adversarial Surprise that end with the body's life, and that do not."""
-    rows, lines = read_csv(results / "take_cover_lives_cpu_frozen.csv"), []
-    for arm, label in LIVES.items():
-        mine = [row for row in rows if row["arm"] == arm]
-        by_player = [[row[SCORE] for row in mine if row["player"] == player] for player in PLAYERS]
+    rows = read_csv(results / "take_cover_lives_cpu_frozen.csv")
+    return _by_player({label: [row for row in rows if row["arm"] == arm] for arm, label in LIVES.items()})
+
+
+def scored(results: pathlib.Path) -> str:
+    """Table of scores in Take Cover: all of Control's turn is scored, or its second half."""
+    figure = Results.read(results.parents[1] / "results" / "doom-zero-shot").frozen
+    tuning = read_csv(results / "take_cover_scored_cpu_frozen.csv")
+    return _by_player(
+        {
+            "every step scored; seeds 0 to 2, 1M steps": [row for row in figure if row["arm"] == SCORED],
+            "every step scored; tuning seeds, 600k steps": [row for row in tuning if row["arm"].endswith("unquiet")],
+            "second half scored; tuning seeds, 600k steps": [row for row in tuning if row["arm"] == "turns-16/32"],
+        }
+    )
+
+
+def _by_player(games: dict[str, list[dict[str, Any]]]) -> str:
+    """Scores of both roles in turn and of each alone, from the rows of every game."""
+    lines = []
+    for label, rows in games.items():
+        by_player = [[row[SCORE] for row in rows if row["player"] == player] for player in PLAYERS]
         cells = [over_seeds(values, 0) if len(values) > 1 else f"{values[0]:.0f}" for values in by_player]
         lines.append((label, f"{len(by_player[0])}", *cells))
     return markdown(("game", "seeds", *PLAYERS.values()), lines)
@@ -73,4 +91,5 @@ TABLES: dict[str, Callable[[pathlib.Path], str]] = {
     "games-freeway": scores("atari-zero-shot", "atari/freeway", 1),
     "games-take-cover": scores("doom-zero-shot", "doom/take-cover", 0),
     "games-lives": lives,
+    "games-scored": scored,
 }

@@ -268,18 +268,8 @@ def gather(asked: Asked) -> Results:
         whose = {"world": world, "arm": arm}
         metrics = read_rows(folder_of(asked, world, arm) / METRICS)
         rows += [whose | row for row in binned(metrics, columns, asked.figure.bins)]
-        for entry in sorted(run.entries, key=lambda entry: entry["steps"]):
-            about = {"player": entry["player"], "step": entry["steps"]}
-            played += [whose | {"seed": each["seed"]} | about | _kept(each, columns) for each in entry["seeds"]]
+        played += [whose | row for row in evaluate.rows(run.entries, columns)]
     return Results(tuple(rows), tuple(played))
-
-
-def _kept(measured: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
-    return {name: _rounded(measured[name]) for name in columns if name in measured}
-
-
-def _rounded(value: float | int) -> float | int | str:
-    return value if isinstance(value, int) else float(f"{value:.6g}") if math.isfinite(value) else ""
 
 
 def write(asked: Asked, results: Results) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from advsurprise.errors import UserError, nearest
 from advsurprise.evaluation.provenance import setting
+from advsurprise.experiments import evaluate
 from advsurprise.experiments.cells import binned
 from advsurprise.experiments.figure import Arm, Batch, as_csv
 from advsurprise.experiments.runs import say, script, train_all, training
@@ -24,7 +25,10 @@ SEEDS = (100, 101, 102)
 STEPS = 20_000_000
 BINS = 32
 ROOM_COLUMNS = ("end/rooms_episode", "end/stilled", "mean/stilled", "end/rooms_life", "scored_surprise")
-GAME_COLUMNS = ("game/score", "end/episode_length", "scored_surprise", "common_surprise", "explore/entropy")
+GAME_COLUMNS = (
+    *("game/score", "end/episode_length", "scored_surprise", "common_surprise"),
+    *("explore/entropy", "control/entropy"),
+)
 QUARTER = {"bodies": 256, "ppo.minibatch": 2048, "ppo.lr": 1e-3}
 """Four times the samples of the authors' batch, in the same number of minibatches."""
 MIDDLE = {"bodies": 128, "ppo.minibatch": 1024, "ppo.lr": 1e-3}
@@ -152,10 +156,14 @@ def compare(args: Variants) -> None:
             raise UserError(f"unknown variant {nearest(name, variants)}")
     files.make_folder(args.out)
     try:
-        train_all([_job(args, name) for name in args.only or variants], workers=args.workers, folder=args.out, log=say)
+        train_all(
+            [training_job(args, name) for name in args.only or variants], workers=args.workers, folder=args.out, log=say
+        )
     finally:
         started = [name for name in variants if (_folder(args, name) / METRICS).exists()]
         files.write(args.out / "variants.csv", as_csv([row for name in started for row in _rows(args, name)]))
+        if frozen := [row for name in started for row in _frozen(args, name)]:
+            files.write(args.out / "frozen.csv", as_csv(frozen))
 
 
 def words(name: str) -> str:
@@ -167,7 +175,8 @@ def _folder(args: Variants, name: str) -> pathlib.Path:
     return args.out / name.replace(" ", "_").replace("/", "-")
 
 
-def _job(args: Variants, name: str) -> Job:
+def training_job(args: Variants, name: str) -> Job:
+    """The job that trains a variant, or resumes it."""
     family, folder = args.of, _folder(args, name)
     fields = family.fields | ({} if args.env_workers is None else {"workers": args.env_workers})
     arm, steps = Arm(name, "adversarial-surprise", family.variants[name]), args.steps or family.steps
@@ -177,6 +186,12 @@ def _job(args: Variants, name: str) -> Job:
 def _rows(args: Variants, name: str) -> list[dict[str, Any]]:
     whose = {"world": args.of.world, "arm": name}
     return [whose | row for row in binned(read_rows(_folder(args, name) / METRICS), args.of.columns, BINS)]
+
+
+def _frozen(args: Variants, name: str) -> list[dict[str, Any]]:
+    """What the frozen policies of a variant did, if `experiments.evaluate` has played them."""
+    whose = {"world": args.of.world, "arm": name}
+    return [whose | row for row in evaluate.rows(evaluate.read(_folder(args, name)), args.of.columns)]
 
 
 if __name__ == "__main__":

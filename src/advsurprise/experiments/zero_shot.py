@@ -26,7 +26,7 @@ ARMS = {
         alone=ROLES,
     ),
     SCORED: Arm(
-        "Adversarial Surprise, turns of 16 and 32, all scored",
+        "Adversarial Surprise, all scored",
         "adversarial-surprise",
         turns(16, 32) | {"method.quiet": 0.0},
         alone=ROLES,
