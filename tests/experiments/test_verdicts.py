@@ -38,7 +38,15 @@ def test_of_few_seeds_the_interval_is_welchs(numbers):
     assert verdicts.mean(second) == pytest.approx((second.mean(), alone.low, alone.high))
 
 
-@pytest.mark.parametrize(("numbers", "least"), [((3, 3), 0.94), ((5, 3), 0.94), ((5, 5), 0.9), ((10, 10), 0.93)])
+@pytest.mark.parametrize(
+    ("numbers", "least"),
+    [
+        ((3, 3), 0.94),
+        ((5, 3), 0.94),
+        pytest.param((5, 5), 0.9, marks=pytest.mark.slow),
+        pytest.param((10, 10), 0.93, marks=pytest.mark.slow),
+    ],
+)
 def test_intervals_cover_as_often_as_they_say(numbers, least):
     """Of 500 differences between equal arms; a bootstrap of 3 seeds would cover 0.79."""
     rng = np.random.default_rng(0)
