@@ -14,8 +14,8 @@ OTHERS = ("as", "as-round", "as-large")
 NOT_THERE = "not in the paper"
 TARGETS = {EPISODE: (3.0, "rooms per episode"), STILLED: (0.6, "share of the noisy rooms that are stilled")}
 """Targets and their measures."""
-SAME = turns(16, 8) | QUARTER
-"""Turns and batch of the variant and of the single model that it is compared with."""
+SAME = turns(12, 4) | QUARTER | {"ppo.entropy_coef": 0.003}
+"""Turns, batch and entropy bonus of the variant and of the single model that it is compared with."""
 ARMS = arms("as", "as-round") | {
     "as-large": Arm("one model, same turns and batch", "adversarial-surprise", SAME | NO_PRIOR),
     OURS: Arm("two models", "adversarial-surprise", SAME | TWO_MODELS | WHOLE_TURN),
