@@ -198,8 +198,8 @@ class Countdown(AbstractEnv[CountdownState]):
         length = jax.random.randint(key, (), 1, 6)
         return CountdownState(length, length, jnp.int32(0))
 
-    def renew(self, state, *, key):
-        return dataclasses.replace(self.initial(key=key), episodes=state.episodes + 1)
+    def inherit(self, fresh, state):
+        return dataclasses.replace(fresh, episodes=state.episodes + 1)
 
     def transition(self, state, action, *, key):
         state = dataclasses.replace(state, left=state.left - 1)

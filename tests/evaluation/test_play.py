@@ -51,9 +51,6 @@ class CoinWorld(AbstractEnv[CoinState]):
     def initial(self, *, key):
         return CoinState(jnp.int32(0), jnp.where(jax.random.bernoulli(key), 14, 2))
 
-    def renew(self, state, *, key):
-        return self.initial(key=key)
-
     def transition(self, state, action, *, key):
         time = state.time + 1
         return CoinState(time, state.length), Outcome(jnp.float32(0), time >= state.length, jnp.bool_(False))

@@ -5,7 +5,9 @@ Also that no compute is spent on steps a role did not take.
 
 import dataclasses
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
@@ -15,8 +17,8 @@ import advsurprise
 from advsurprise import methods
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.envs.host.pure import as_host
-from advsurprise.learning import learn
-from advsurprise.learning.collect import ScanCollector
+from advsurprise.learning import collect, learn
+from advsurprise.learning.collect import Carry, ScanCollector
 from advsurprise.learning.host_collect import HostCollector
 from advsurprise.learning.interaction import make_agent, role_schedule
 from advsurprise.training.fused import Fused
@@ -49,6 +51,36 @@ def test_the_collectors_collect_the_same(getkey):
         assert_same(jax.tree.map(lambda leaf: leaf[None], scanned), hosted)
         assert_same(jax.tree.map(lambda leaf: leaf[None], carry.memory), memory)
         _check_rollout(scanned, method)
+
+
+def test_prepared_first_states_change_nothing(getkey, monkeypatch):
+    # On a GPU first states are prepared; here for 5 of 15 steps at a time. Bodies are rewound and restarted at
+    # different times, and some play until the episode ends.
+    env = advsurprise.make("rooms/four", **SMALL | {"rooms": 2})
+    method = methods.make("asp", env.spec, first_stop=0.2, goal="cell")
+    collector = ScanCollector(env, 32, 15)
+    agent = jax.jit(lambda key: make_agent(method, 32, key=key))(getkey())
+    start = jax.jit(lambda key: collector.start(agent, key=key))(getkey())
+    # Bodies have been everywhere, which a new episode must not forget.
+    start = eqx.tree_at(lambda carry: carry.env_state.visited_life, start, replace_fn=jnp.ones_like)
+    key, collected = getkey(), []
+    monkeypatch.setattr(collect, "PREPARED_STEPS", 7)
+    for prepared in (False, True):
+        monkeypatch.setattr(collect, "prepares", lambda method, prepared=prepared: prepared)
+        collected.append(jax.jit(lambda key: collector.collect(agent, start, key=key))(key))
+    (carry, rollout), (other_carry, other_rollout) = collected
+    assert carry.env_state.visited_life.all()
+    assert_same(_state(carry), _state(other_carry))
+    assert_same(rollout, other_rollout)
+    signal = rollout.signal
+    for each in (signal.stopped, signal.solved):
+        assert each.any(axis=1).sum() > 1
+    # Alice played until the world ended the episode.
+    assert ((signal.time == method.limit) & (signal.set_at == 0)).any()
+
+
+def _state(carry: Carry):
+    return carry.env_state, carry.first, carry.memory
 
 
 def _check_rollout(rollout: Rollout, method):

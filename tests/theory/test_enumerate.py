@@ -30,9 +30,6 @@ class Ring(AbstractEnv):
     def initial(self, *, key):
         return jnp.int32(0)
 
-    def renew(self, state, *, key):
-        return self.initial(key=key)
-
     def transition(self, state, action, *, key):
         luck = jax.random.randint(key, (), 0, 1000) if self.slip else 0
         never = jnp.bool_(False)

@@ -61,9 +61,14 @@ class AbstractEnv(eqx.Module, Generic[State]):
     def initial(self, *, key: PRNGKeyArray) -> State:
         """First state of a body's first episode."""
 
-    @abc.abstractmethod
+    def inherit(self, fresh: State, state: State) -> State:
+        """`fresh`, made by `initial`, as the first state of the next episode of a body whose episode ended in `state`:
+        with what `state` has counted in the body's life; by default nothing."""
+        return fresh
+
     def renew(self, state: State, *, key: PRNGKeyArray) -> State:
         """First state of the next episode, for a body whose episode ended in `state`."""
+        return self.inherit(self.initial(key=key), state)
 
     @abc.abstractmethod
     def transition(self, state: State, action: Int[Array, ""], *, key: PRNGKeyArray) -> tuple[State, Outcome]:
@@ -144,9 +149,16 @@ class AbstractEnv(eqx.Module, Generic[State]):
         return self.step_with(state, action, move_key=move_key, renew_key=renew_key)
 
     def step_with(
-        self, state: State, action: Int[Array, ""], *, move_key: PRNGKeyArray, renew_key: PRNGKeyArray
+        self,
+        state: State,
+        action: Int[Array, ""],
+        *,
+        move_key: PRNGKeyArray,
+        renew_key: PRNGKeyArray,
+        fresh: State | None = None,
     ) -> tuple[State, TimeStep]:
-        """Like `step`, with its keys already split: splitting the keys of many steps at once is much faster."""
+        """Like `step`, with its keys already split: splitting the keys of many steps at once is much faster. `fresh` is
+        `initial` of `renew_key`, if it was computed beforehand."""
         moved, outcome = self.transition(state, action, key=move_key)
         final_obs, final_place = self.observe(moved), self.place(moved)
         info = self.measure(moved)
@@ -161,7 +173,11 @@ class AbstractEnv(eqx.Module, Generic[State]):
             return moved, final_obs
 
         done = outcome.terminated | outcome.truncated
-        state, obs = if_any(done, begin_next, keep, (moved, final_obs, renew_key))
+        if fresh is None:
+            state, obs = if_any(done, begin_next, keep, (moved, final_obs, renew_key))
+        else:
+            state = tree.select(done, self.inherit(fresh, moved), moved)
+            obs = self.observe(state)
         ends = outcome.terminated, outcome.truncated
         return state, TimeStep(obs, outcome.reward, *ends, final_obs, info, self.place(state), final_place)
 
@@ -217,13 +233,30 @@ def step_keys(key: PRNGKeyArray, count: Int[Array, ""], bodies: int) -> Key[Arra
     return jax.random.split(jax.random.fold_in(key, count), (bodies, 3))
 
 
-def step_all(env: AbstractEnv, keys: Key[Array, "B 3"], state, action: Int[Array, " B"]):
+class Prepared(eqx.Module):
+    """First states that bodies may need after a step, computed beforehand."""
+
+    begin: Any
+    """Of the next episodes."""
+    relocate: Any
+    """Of the episodes that a method requests."""
+
+
+def prepare(env: AbstractEnv, keys: Key[Array, "T B 3"]) -> Prepared:
+    """Prepares the first states for some steps of all bodies, from the steps' keys."""
+    initial = jax.vmap(jax.vmap(lambda key: env.initial(key=key)))
+    return Prepared(initial(keys[:, :, BEGIN]), initial(keys[:, :, RELOCATE]))
+
+
+def step_all(
+    env: AbstractEnv, keys: Key[Array, "B 3"], state, action: Int[Array, " B"], prepared: Prepared | None = None
+):
     """Steps every body; returns states and timesteps."""
 
-    def one(state, action, keys):
-        return env.step_with(state, action, move_key=keys[MOVE], renew_key=keys[BEGIN])
+    def one(state, action, keys, fresh):
+        return env.step_with(state, action, move_key=keys[MOVE], renew_key=keys[BEGIN], fresh=fresh)
 
-    return jax.vmap(one)(state, action, keys)
+    return jax.vmap(one)(state, action, keys, None if prepared is None else prepared.begin)
 
 
 def first_states(first, state, timestep: TimeStep):
@@ -231,13 +264,23 @@ def first_states(first, state, timestep: TimeStep):
     return jax.vmap(tree.select)(timestep.terminated | timestep.truncated, state, first)
 
 
-def relocate_all(env: AbstractEnv, keys: Key[Array, "B 3"], first, state, request: Int[Array, " B"]):
+def relocate_all(
+    env: AbstractEnv,
+    keys: Key[Array, "B 3"],
+    first,
+    state,
+    request: Int[Array, " B"],
+    prepared: Prepared | None = None,
+):
     """Relocates bodies as requested; returns first states, states and timesteps."""
 
-    def one(first, state, request, key):
+    def one(first, state, request, key, fresh):
         state = tree.select(request == REWIND, env.rewind(first, state), state)
         restart = request == RESTART
-        fresh = if_any(restart, lambda both: env.renew(both[0], key=both[1]), lambda both: both[0], (state, key))
-        return tree.select(restart, fresh, first), fresh, env.shown(fresh)
+        if fresh is None:
+            state = if_any(restart, lambda both: env.renew(both[0], key=both[1]), lambda both: both[0], (state, key))
+        else:
+            state = tree.select(restart, env.inherit(fresh, state), state)
+        return tree.select(restart, state, first), state, env.shown(state)
 
-    return jax.vmap(one)(first, state, request, keys[:, RELOCATE])
+    return jax.vmap(one)(first, state, request, keys[:, RELOCATE], None if prepared is None else prepared.relocate)

@@ -83,9 +83,6 @@ class LadderWorld(AbstractEnv[LadderState]):
         place = jax.random.randint(place_key, (), 0, self.starts)
         return LadderState(place, self._shine(place, key=light_key), jnp.int32(0), jnp.float32(0))
 
-    def renew(self, state: LadderState, *, key: PRNGKeyArray) -> LadderState:
-        return self.initial(key=key)
-
     def transition(
         self, state: LadderState, action: Int[Array, ""], *, key: PRNGKeyArray
     ) -> tuple[LadderState, Outcome]:

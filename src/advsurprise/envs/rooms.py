@@ -179,8 +179,7 @@ class RoomWorld(AbstractEnv[RoomState]):
             dark_steps=jnp.int32(0),
         )
 
-    def renew(self, state: RoomState, *, key: PRNGKeyArray) -> RoomState:
-        fresh = self.initial(key=key)
+    def inherit(self, fresh: RoomState, state: RoomState) -> RoomState:
         return dataclasses.replace(fresh, visited_life=state.visited_life | fresh.visited_life)
 
     @functools.partial(jax.jit, static_argnums=0)

@@ -215,7 +215,7 @@ class Watched(AbstractEnv[Followed]):
         state = self.env.initial(key=key)
         return Followed(state, state, self.env.observe(state))
 
-    def renew(self, state: Followed, *, key: PRNGKeyArray) -> Followed:
+    def inherit(self, fresh: Followed, state: Followed) -> Followed:
         return Followed(state.now, state.now, state.obs)
 
     def transition(self, state: Followed, action: Int[Array, ""], *, key: PRNGKeyArray) -> tuple[Followed, Outcome]:

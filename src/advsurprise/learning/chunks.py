@@ -22,8 +22,12 @@ def chunk_length(steps: int, *, bodies: int, numbers: int) -> int:
     `MOST_NUMBERS`; `numbers` are the entries of an observation."""
     if not is_large(numbers):
         return steps
-    most = max(1, MOST_NUMBERS // (bodies * numbers))
-    return max(length for length in range(1, min(most, steps) + 1) if steps % length == 0)
+    return largest_divisor(steps, max(1, MOST_NUMBERS // (bodies * numbers)))
+
+
+def largest_divisor(number: int, most: int) -> int:
+    """The largest divisor of a number that is at most `most`."""
+    return max(divisor for divisor in range(1, min(most, number) + 1) if number % divisor == 0)
 
 
 def split(x: Any, length: int) -> Any:

@@ -1,5 +1,6 @@
 """Collecting experience in a pure world, within one compiled program, and what every collector records of a step."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -8,11 +9,25 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PRNGKeyArray, Shaped
 
 from advsurprise import tree
-from advsurprise.envs.base import AbstractEnv, first_states, relocate_all, reset_all, step_all, step_keys
+from advsurprise.envs.base import (
+    AbstractEnv,
+    Prepared,
+    first_states,
+    prepare,
+    relocate_all,
+    reset_all,
+    step_all,
+    step_keys,
+)
 from advsurprise.learning import interaction
+from advsurprise.learning.chunks import largest_divisor, split
 from advsurprise.learning.devices import ONE_DEVICE, Devices
 from advsurprise.learning.interaction import Agent, role_schedule
+from advsurprise.methods.base import AbstractMethod
 from advsurprise.types import RESTART, Decision, Rollout, TimeStep, View, Views
+
+PREPARED_STEPS = 16
+"""Most steps for which first states are prepared together; more would take more memory."""
 
 
 class Carry(eqx.Module):
@@ -52,13 +67,13 @@ class ScanCollector(eqx.Module):
         schedule = role_schedule(agent.method, self.length)
 
         def step(carry: Carry, now):
-            role, noise, keys = now
+            role, noise, keys, prepared = now
             view, decision = interaction.decide(agent, carry.memory, noise=noise, role=role)
             action = interaction.world_action(agent, carry.memory, decision)
-            env_state, timestep = step_all(self.env, keys, carry.env_state, action)
+            env_state, timestep = step_all(self.env, keys, carry.env_state, action, prepared)
             memory, signal, final_value = interaction.absorb(agent, carry.memory, decision, timestep)
             carry = Carry(carry.env_key, carry.env_count + 1, env_state, memory, carry.first)
-            carry, request = self._grant(agent, carry, timestep, keys)
+            carry, request = self._grant(agent, carry, timestep, keys, prepared)
             return carry, record_step(view, decision, timestep, signal, final_value, request)
 
         packings: list[tree.Packing] = []
@@ -78,21 +93,47 @@ class ScanCollector(eqx.Module):
         roles = None if schedule is None else jnp.asarray(schedule, jnp.int32)
         noise, keys = self.devices.local((noise, keys), axis=1)
         older = self.devices.all_gather(older_frames(agent, carry.memory), axis=1)
-        carry, recorded = jax.lax.scan(packed_step, carry, (roles, noise, keys))
+        if prepares(agent.method):
+            carry, recorded = self._in_chunks(packed_step, carry, (roles, noise, keys))
+        else:
+            carry, recorded = jax.lax.scan(packed_step, carry, (roles, noise, keys, None))
         recorded = packings[-1].unpack(self.devices.all_gather(recorded, axis=1))
         last_value = self.devices.all_gather(interaction.values(agent, carry.memory), axis=0)
         next_role = self.devices.all_gather(interaction.turns(agent, carry.memory), axis=0)
         return carry, as_rollout(recorded, older, last_value, next_role)
 
-    def _grant(self, agent: Agent, carry: Carry, timestep: TimeStep, keys: Key[Array, "B 3"]) -> tuple[Carry, Any]:
+    def _in_chunks(self, step: Callable, carry: Carry, now: tuple[Any, Any, Key[Array, "T B 3"]]) -> tuple[Carry, Any]:
+        """Scans over steps in chunks, each with its first states prepared."""
+
+        def chunk(carry, now):
+            return jax.lax.scan(step, carry, (*now, prepare(self.env, now[-1])))
+
+        carry, recorded = jax.lax.scan(chunk, carry, split(now, largest_divisor(self.length, PREPARED_STEPS)))
+        return carry, jax.tree.map(lambda leaf: leaf.reshape(self.length, *leaf.shape[2:]), recorded)
+
+    def _grant(
+        self,
+        agent: Agent,
+        carry: Carry,
+        timestep: TimeStep,
+        keys: Key[Array, "B 3"],
+        prepared: Prepared | None,
+    ) -> tuple[Carry, Any]:
         """Relocates bodies as the method requests before the next step."""
         if not agent.method.makes_requests:
             return carry, None
         first = first_states(carry.first, carry.env_state, timestep)
         request = interaction.requests(agent, carry.memory)
-        first, env_state, timestep = relocate_all(self.env, keys, first, carry.env_state, request)
+        first, env_state, timestep = relocate_all(self.env, keys, first, carry.env_state, request, prepared)
         memory = interaction.relocated(agent, carry.memory, request, timestep)
         return Carry(carry.env_key, carry.env_count, env_state, memory, first), request
+
+
+def prepares(method: AbstractMethod) -> bool:
+    """Whether first states are prepared for all bodies and steps. Where a method restarts bodies at any time, some body
+    needs one on nearly every step. A CPU computes them then; a GPU would wait for the host to branch, and then run
+    hundreds of small kernels, on every step."""
+    return method.makes_requests and jax.default_backend() != "cpu"
 
 
 def rollout_shapes(agent: Agent, bodies: int, length: int) -> Rollout:

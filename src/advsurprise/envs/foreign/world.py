@@ -91,9 +91,6 @@ class ForeignEnv(AbstractEnv[ForeignState]):
         obs, inner = reset(self.foreign.made, key)
         return ForeignState(self._settled(inner), encode(self.foreign.reading, obs), jnp.float32(0), jnp.int32(0))
 
-    def renew(self, state: ForeignState, *, key: PRNGKeyArray) -> ForeignState:
-        return self.initial(key=key)
-
     def transition(
         self, state: ForeignState, action: Int[Array, ""], *, key: PRNGKeyArray
     ) -> tuple[ForeignState, Outcome]:
