@@ -204,7 +204,7 @@ def test_a_table_is_trained_once_and_compared(tmp_path, capsys):
     found = sorted(folder.iterdir())  # as * gives them, with sweep.json and the logs
     drawn = comparison.draw(found, out=tmp_path / "figure", log=lines.append)
     assert list(drawn["end"]) == ["lr=1e-3"]
-    assert comparison.begun(folder, lines.append) == [folder / "lr=1e-3"]
+    assert comparison.started_runs(folder, lines.append) == [folder / "lr=1e-3"]
     assert [line for line in lines if "not trained yet" in line] == ["not trained yet: lr=1e30"] * 2
     compared = report.read(folder, None)
     assert (compared.names, list(compared.configs)) == (["lr=1e-3"], ["lr=1e-3", "lr=1e30"])
