@@ -134,7 +134,7 @@ def test_a_missing_extra_is_a_sentence_with_the_command_that_installs_it(capsys,
     [
         (["--workers", "0"], "--workers must be at least 1, not 0"),
         (["--gpu-share", "2"], "--gpu-share must be above 0 and at most 1"),
-        (["--retries", "-1"], "--retries must not be negative, not -1"),
+        (["--retries", "-1"], "--retries must be at least 0, not -1"),
         (["--cpus", "2"], "--cpus is for --on ray"),
         (["--grid", "ppo.lr"], "write --grid FIELD=VALUE,VALUE, not 'ppo.lr'"),
         (["--set", "env.fields=3"], "unknown field 'env.fields'"),
