@@ -47,12 +47,12 @@ class PPOConfig:
     def __post_init__(self):
         rules = [
             (self.lr > 0, f"ppo.lr must be positive, not {self.lr}"),
-            (self.lr_end_steps >= 0, f"ppo.lr_end_steps must not be negative, not {self.lr_end_steps}"),
+            (self.lr_end_steps >= 0, f"ppo.lr_end_steps must be at least 0, not {self.lr_end_steps}"),
             (self.epochs >= 1, f"ppo.epochs must be at least 1, not {self.epochs}"),
             (self.minibatch >= 1, f"ppo.minibatch must be at least 1, not {self.minibatch}"),
-            (self.minibatches >= 0, f"ppo.minibatches must not be negative, not {self.minibatches}"),
+            (self.minibatches >= 0, f"ppo.minibatches must be at least 0, not {self.minibatches}"),
             (self.clip > 0, f"ppo.clip must be positive, not {self.clip}"),
-            (self.value_clip >= 0, f"ppo.value_clip must not be negative, not {self.value_clip}"),
+            (self.value_clip >= 0, f"ppo.value_clip must be at least 0, not {self.value_clip}"),
             (self.max_grad_norm > 0, f"ppo.max_grad_norm must be positive, not {self.max_grad_norm}"),
             (0 <= self.gae_lambda <= 1, f"ppo.gae_lambda must be 0 to 1, not {self.gae_lambda}"),
         ]
@@ -101,7 +101,7 @@ class RunConfig:
     def __post_init__(self):
         rules = [
             (self.bodies >= 1, f"bodies must be at least 1, not {self.bodies}"),
-            (self.devices >= 0, f"devices must not be negative, not {self.devices}"),
+            (self.devices >= 0, f"devices must be at least 0, not {self.devices}"),
             (self.rollout >= 1, f"rollout must be at least 1, not {self.rollout}"),
             (self.save_every >= 1, f"save_every must be at least 1, not {self.save_every}"),
             (

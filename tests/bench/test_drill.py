@@ -170,7 +170,7 @@ def test_every_file_is_compared_but_for_the_clock(tmp_path):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--kills", "-1"], "must not be negative"),
+        (["--kills", "-1"], "must be at least 0"),
         (["--kills", "1", "--methods", "smirll"], "did you mean 'smirl'"),
         (["--kills", "1", "--envs", "CartPole-v1"], "the drill has no world 'CartPole-v1'"),
         (["--workers", "0"], "--workers must be at least 1"),

@@ -134,7 +134,7 @@ def test_a_missing_extra_is_a_sentence_with_the_command_that_installs_it(capsys,
     [
         (["--workers", "0"], "--workers must be at least 1, not 0"),
         (["--gpu-share", "2"], "--gpu-share must be above 0 and at most 1"),
-        (["--retries", "-1"], "--retries must not be negative, not -1"),
+        (["--retries", "-1"], "--retries must be at least 0, not -1"),
         (["--cpus", "2"], "--cpus is for --on ray"),
         (["--grid", "ppo.lr"], "write --grid FIELD=VALUE,VALUE, not 'ppo.lr'"),
         (["--set", "env.fields=3"], "unknown field 'env.fields'"),
@@ -204,7 +204,7 @@ def test_a_table_is_trained_once_and_compared(tmp_path, capsys):
     found = sorted(folder.iterdir())  # as * gives them, with sweep.json and the logs
     drawn = comparison.draw(found, out=tmp_path / "figure", log=lines.append)
     assert list(drawn["end"]) == ["lr=1e-3"]
-    assert comparison.begun(folder, lines.append) == [folder / "lr=1e-3"]
+    assert comparison.started_runs(folder, lines.append) == [folder / "lr=1e-3"]
     assert [line for line in lines if "not trained yet" in line] == ["not trained yet: lr=1e30"] * 2
     compared = report.read(folder, None)
     assert (compared.names, list(compared.configs)) == (["lr=1e-3"], ["lr=1e-3", "lr=1e30"])

@@ -217,7 +217,7 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path):
 def test_unfinished_comparisons_are_drawn_as_far_as_they_are(tmp_path):
     comparison.prepare(ASKED, tmp_path / "both", fresh=False)
     with pytest.raises(UserError, match="has no metrics yet; continue with: advsurprise resume"):
-        comparison.begun(tmp_path / "both", print)
+        comparison.started_runs(tmp_path / "both", print)
     (tmp_path / "both" / "task" / "metrics.jsonl").write_text('{"step": 16, "seed": 3, "end/rooms_episode": 1.0}\n')
     lines = []
     result = comparison.draw([tmp_path / "both"], log=lines.append)

@@ -34,10 +34,10 @@ def test_it_shows_the_runs_of_the_zero_shot_figure():
     # A folder of its own: random play of the other figure is shorter.
     assert set(figure.arms) - set(learning) == {RANDOM}
     assert RANDOM not in other.arms
-    asked = reproduce.ask(figure.name, scale="full")
-    assert asked.runs == reproduce.ask(other.name, scale="full").out
+    request = reproduce.make_request(figure.name, scale="full")
+    assert request.runs == reproduce.make_request(other.name, scale="full").out
     for scale in ("small", "full"):
-        cfg = reproduce.config_of(reproduce.ask(figure.name, scale=scale), doom_coverage.WORLD, RANDOM)
+        cfg = reproduce.config_of(reproduce.make_request(figure.name, scale=scale), doom_coverage.WORLD, RANDOM)
         assert (cfg.steps, cfg.updates * cfg.steps_per_update, cfg.seeds) == (65_536, 65_536, (0,))
     assert set(SHARES) < set(figure.columns)
 

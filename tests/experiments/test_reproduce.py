@@ -110,8 +110,8 @@ def test_a_figure_that_cannot_be_made_leaves_the_others_alone(tmp_path, monkeypa
     row = {"world": "ladder/game", "arm": "task", "seed": 0, "step": 1000}
     for name, rows in {"empty": (row,), "whole": (row | {"end/total": 1.0},)}.items():
         monkeypatch.setitem(reproduce.FIGURES, name, make(name, rows))
-    asked = [reproduce.ask(name, scale="small", out=tmp_path / name) for name in ("empty", "whole")]
-    empty, whole = reproduce.reproduce(asked, workers=1, log=lambda line: None)
+    requests = [reproduce.make_request(name, scale="small", out=tmp_path / name) for name in ("empty", "whole")]
+    empty, whole = reproduce.reproduce(requests, workers=1, log=lambda line: None)
     assert "nothing to draw of empty yet" in empty["failed"]["empty"]
     assert (whole["failed"], (tmp_path / "whole" / "whole.png").exists()) == ({}, True)
 
@@ -231,7 +231,7 @@ def test_figures_from_end_to_end_are_made_once(tmp_path, monkeypatch, capsys):
         (folder / "claims.json").read_text()
     )
     # What is finished is neither trained nor played again.
-    again = reproduce.ask("tiny", scale="small", seeds=2)
+    again = reproduce.make_request("tiny", scale="small", seeds=2)
     assert reproduce.job(again, "ladder/game", "task").commands == ()
     # Another run than the one that is there is refused; a longer one goes on, stage by stage.
     with pytest.raises(UserError, match="holds another run"):

@@ -7,9 +7,11 @@ import pytest
 from matplotlib.figure import Figure as Canvas
 from scipy import stats
 
+from advsurprise import envs, methods
 from advsurprise.cli import main as cli
 from advsurprise.evaluation import plot
 from advsurprise.experiments import zero_shot, zero_shot_plot
+from advsurprise.experiments.cells import binned
 from advsurprise.experiments.drawing import curve_of
 from advsurprise.experiments.figure import Results
 
@@ -131,6 +133,17 @@ def test_scores_to_compare_with():
         "human, published": 29.6,
     }
     assert list(zero_shot_plot.levels(_results(zero_shot.DOOM), "doom/take-cover")) == ["random here"]
+
+
+def test_rows_keep_the_entropy_of_every_role_and_the_tasks_that_bob_solves():
+    spec = envs.make("rooms/four").spec
+    learning = {arm.method for arm in zero_shot.ARMS.values() if arm.learns}
+    entropies = {f"{role}/entropy" for name in learning for role in methods.make(name, spec).roles}
+    assert {name for name in zero_shot.COLUMNS if name.endswith("/entropy")} == entropies
+    assert "solved" in {measure.name for measure in methods.make("asp", spec).measures} & set(zero_shot.COLUMNS)
+    trained = {"seed": 0, "step": 8, "alice/entropy": 1.5, "bob/entropy": 0.5, "solved": 0.25}
+    (row,) = binned([trained], zero_shot.COLUMNS, 1)
+    assert row == dict.fromkeys(zero_shot.COLUMNS, "") | trained
 
 
 def test_stages_and_players_are_told_apart_in_files(tmp_path):

@@ -290,9 +290,9 @@ def test_the_adversary_learns_a_fixed_policy():
     [
         ({"stack": 0}, "stack must be at least 1, not 0"),
         ({"gamma": 1.0}, "gamma must be at least 0 and below 1, not 1.0"),
-        ({"c": -1.0}, "c must not be negative, not -1.0"),
+        ({"c": -1.0}, "c must be at least 0, not -1.0"),
         ({"anneal_steps": -1}, "anneal_steps must be from 0 to 2e9, not -1"),
-        ({"counts": -0.1}, "counts must not be negative, not -0.1"),
+        ({"counts": -0.1}, "counts must be at least 0, not -0.1"),
         ({"lam": 1.5}, "lam must be from 0 to 1, not 1.5"),
         ({"widths": (0,)}, r"widths must be at least 1, not \[0\]"),
         ({"beta": 0.0}, "beta, lr and max_grad_norm must be positive"),

@@ -208,7 +208,7 @@ def test_what_is_refused():
         ({"reward_scale": 0.0}, "reward_scale must be positive"),
         ({"gamma": 1.5}, "gamma must be above 0 and at most 1"),
         ({"stack": 0}, "stack must be at least 1"),
-        ({"threshold": -1.0}, "threshold must not be negative"),
+        ({"threshold": -1.0}, "threshold must be at least 0"),
     ]:
         with pytest.raises(UserError, match=f"asp: {sentence}"):
             ASP(spec, **fields)

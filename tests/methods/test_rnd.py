@@ -276,8 +276,8 @@ def test_the_error_falls_on_what_returns_and_stays_on_noise():
     [
         ({"stack": 0}, "stack must be at least 1, not 0"),
         ({"gamma": 1.0}, "gamma must be at least 0 and below 1, not 1.0"),
-        ({"extrinsic": -1.0}, "extrinsic must not be negative, not -1.0"),
-        ({"priming": -1}, "priming must not be negative, not -1"),
+        ({"extrinsic": -1.0}, "extrinsic must be at least 0, not -1.0"),
+        ({"priming": -1}, "priming must be at least 0, not -1"),
         ({"clip": 0.0}, "clip must be positive, not 0.0"),
         ({"predictor_bodies": 0}, "predictor_bodies must be at least 1, not 0"),
         ({"minibatches": 0}, "epochs and minibatches must be at least 1"),

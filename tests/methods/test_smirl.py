@@ -148,8 +148,8 @@ def test_clip_and_scale_as_published():
     ("fields", "sentence"),
     [
         ({"horizon": 0}, "horizon must be at least 1"),
-        ({"clip": -1.0}, "clip must not be negative"),
-        ({"scale": -1.0}, "scale must not be negative"),
+        ({"clip": -1.0}, "clip must be at least 0"),
+        ({"scale": -1.0}, "scale must be at least 0"),
         ({"gamma": 1.0}, "gamma must be"),
         ({"stack": 0}, "stack must be"),
     ],

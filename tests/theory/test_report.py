@@ -89,7 +89,7 @@ def test_a_world_of_one_s_own(capsys, tmp_path):
     [
         (["missing.json"], "cannot read missing.json"),
         (["--horizon", "0"], "--horizon must be from 1 to 10,000"),
-        (["--random", "-1"], "must not be negative"),
+        (["--random", "-1"], "must be at least 0"),
     ],
 )
 def test_mistakes_are_reported_in_a_sentence(capsys, words, sentence):

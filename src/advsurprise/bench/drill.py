@@ -29,7 +29,7 @@ def run(
     that did not end as the command line promises.
     """
     if kills < 0 or fuzz < 0:
-        raise UserError("--kills and --fuzz must not be negative")
+        raise UserError("--kills and --fuzz must be at least 0")
     if workers < 1:
         raise UserError(f"--workers must be at least 1, not {workers}")
     start = time.perf_counter()

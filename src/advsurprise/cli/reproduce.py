@@ -56,8 +56,8 @@ class Reproduce:
             raise UserError("name a figure, for example: advsurprise reproduce coverage; --list shows all")
         self._check_several()
         steps = None if self.steps is None else read_count("--steps", self.steps)
-        figures = [
-            reproduce.ask(
+        requests = [
+            reproduce.make_request(
                 name,
                 scale=self.scale,
                 seeds=self.seeds,
@@ -72,7 +72,7 @@ class Reproduce:
             )
             for name in dict.fromkeys(self.figures)
         ]
-        results = reproduce.reproduce(figures, workers=self.workers, log=log)
+        results = reproduce.reproduce(requests, workers=self.workers, log=log)
         made = results[0] if len(results) == 1 else {"figures": results}
         show(made, lambda _: reproduce.text(results), as_json=self.json)
         if results[0]["signal"]:

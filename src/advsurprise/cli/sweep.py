@@ -86,7 +86,7 @@ class Sweep:
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UserError(f"--{name} must be at least 1, not {value}")
         if self.retries < 0:
-            raise UserError(f"--retries must not be negative, not {self.retries}")
+            raise UserError(f"--retries must be at least 0, not {self.retries}")
         share = self.gpu_share
         if share is not None and not (0 < share <= 1 or (self.on == "ray" and share >= 0 and share.is_integer())):
             raise UserError(f"--gpu-share must be above 0 and at most 1 (with Ray also a whole number), not {share:g}")

@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
+from advsurprise.envs.host.base import check_actions
 from advsurprise.envs.packed import Shown, many_bodies, one_body
 from advsurprise.envs.picture import draw
 from advsurprise.envs.rooms import RoomState, RoomWorld, make
@@ -90,8 +91,8 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._programs = many_bodies(self.world, num_envs)
-        self._num_actions = self.world.spec.num_actions
-        self._mask_names = [f"_{measure.name}" for measure in self.world.spec.measures]
+        self._world_spec = self.world.spec
+        self._mask_names = [f"_{measure.name}" for measure in self._world_spec.measures]
         self._packed: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
@@ -107,7 +108,9 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
 
     def step(self, actions):
         """Takes one step with every body."""
-        self._packed = self._programs.step(self._current(), self._check_actions(actions))
+        before = self._current()
+        checked = check_actions(self._world_spec, actions, self.num_envs)
+        self._packed = self._programs.step(before, checked.astype(np.int32))
         shown = now = self._programs.read(self._packed)
         ended = shown.terminated | shown.truncated
         final = {}
@@ -131,14 +134,6 @@ class RoomsVectorEnv(gymnasium.vector.VectorEnv):
     def close_extras(self, **kwargs: Any) -> None:
         """Drops the states."""
         self._packed = None
-
-    def _check_actions(self, actions: Any) -> np.ndarray:
-        actions, limit = np.asarray(actions), self._num_actions
-        # Viewed as unsigned, negative numbers are above the limit.
-        whole = actions.shape == (self.num_envs,) and actions.dtype.kind in "iu"
-        if not whole or not (actions.astype(np.int64).view(np.uint64) < limit).all():
-            raise UserError(f"actions must be {self.num_envs} whole numbers from 0 to {limit - 1}")
-        return actions.astype(np.int32)
 
     def _with_masks(self, info: Mapping[str, Any]) -> dict[str, Any]:
         """Adds a mask per key of the bodies that have it (here all), as Gymnasium's vector environments do."""

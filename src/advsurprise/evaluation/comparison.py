@@ -174,7 +174,7 @@ def go_on(folder: pathlib.Path) -> str:
     return sweep.read(folder).command if sweep.is_sweep(folder) else f"advsurprise resume {folder}"
 
 
-def begun(folder: pathlib.Path, log: run.Log) -> list[pathlib.Path]:
+def started_runs(folder: pathlib.Path, log: run.Log) -> list[pathlib.Path]:
     """Run folders of a comparison or a sweep that already have metrics."""
     names = list(gathered(folder) or ())
     started = [name for name in names if metrics.read_rows(folder / name / METRICS)]
@@ -240,7 +240,7 @@ def draw(
         folders = [each for each in folders if not each.is_file() and not _is_late(each, log)]
     if not folders:
         raise UserError("name a run or a comparison to plot, for example: advsurprise plot runs/rooms-four-comparison")
-    runs = [one for each in folders for one in ([each] if gathered(each) is None else begun(each, log))]
+    runs = [one for each in folders for one in ([each] if gathered(each) is None else started_runs(each, log))]
     home = folders[0] if len(folders) == 1 else pathlib.Path()
     prefix = home / ("plot" if runs == list(folders) and len(runs) == 1 else "comparison")
     return plot.draw(runs, metric=metric, out=out or prefix, smooth=smooth, log=log)

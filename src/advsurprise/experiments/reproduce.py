@@ -51,7 +51,7 @@ CLAIMS, ABOUT = "claims.json", "about.json"
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class Request:
     """A figure to make, and at what size."""
 
     figure: Figure
@@ -93,7 +93,7 @@ def find(name: str) -> Figure:
     return FIGURES[name]
 
 
-def ask(
+def make_request(
     name: str,
     *,
     scale: Scale,
@@ -106,7 +106,7 @@ def ask(
     stages: int | None = None,
     quick: bool = False,
     env_workers: int | None = None,
-) -> Asked:
+) -> Request:
     """Checks the arguments for a figure and fills in the defaults of its scale."""
     figure = find(name)
     given = {"--steps": steps is not None, "--worlds": worlds, "--arms": arms, "--env-workers": env_workers is not None}
@@ -129,7 +129,7 @@ def ask(
         raise UserError(f"--steps must be at least one update's {least:,}, not {steps:,}")
     if env_workers is not None:
         _check_hosts(worlds)
-    return Asked(figure, scale, seeds, steps, out, runs, worlds, arms, stages, env_workers, quick)
+    return Request(figure, scale, seeds, steps, out, runs, worlds, arms, stages, env_workers, quick)
 
 
 def _check_hosts(worlds: Sequence[str]) -> None:
@@ -153,73 +153,73 @@ def _chosen(name: str, what: str, chosen: Sequence[str], known: dict[str, Any]) 
 # --------------------------------------------------------------------------------------------------------- making it
 
 
-def reproduce(figures: Sequence[Asked], *, workers: int, log: Log) -> list[dict[str, Any]]:
+def reproduce(requests: Sequence[Request], *, workers: int, log: Log) -> list[dict[str, Any]]:
     """Makes figures in parallel: their runs share the workers, and a run that several figures use is trained once.
     Finished parts are skipped."""
     if workers < 1:
         raise UserError(f"--workers must be at least 1, not {workers}")
     # Existing runs with other settings are refused before anything is written.
-    jobs = {folder: each for asked in figures for folder, each in jobs_of(asked).items()}
-    for asked in figures:
-        for folder in (asked.out, asked.runs):
+    jobs = {folder: each for request in requests for folder, each in jobs_of(request).items()}
+    for request in requests:
+        for folder in (request.out, request.runs):
             files.make_folder(folder)
-    here = pathlib.Path(os.path.commonpath([asked.runs for asked in figures]))
+    here = pathlib.Path(os.path.commonpath([request.runs for request in requests]))
     names = {folder: str(folder.relative_to(here)) for folder in jobs}
     waiting = [dataclasses.replace(each, name=names[folder]) for folder, each in jobs.items() if each.commands]
     failed, signal = run_jobs(waiting, workers=workers, folder=here, log=log)
     results = []
-    for asked in figures:
-        why = {names[folder]: failed[names[folder]] for folder in jobs_of(asked) if names[folder] in failed}
-        about = {"figure": asked.figure.name, "out": str(asked.out), "signal": signal, "failed": why}
+    for request in requests:
+        why = {names[folder]: failed[names[folder]] for folder in jobs_of(request) if names[folder] in failed}
+        about = {"figure": request.figure.name, "out": str(request.out), "signal": signal, "failed": why}
         try:
-            made = _made(asked, log, stopped=bool(signal))
+            made = _made(request, log, stopped=bool(signal))
         except UserError as error:  # the other figures are still made
-            made = {"failed": why | {asked.figure.name: str(error)}}
+            made = {"failed": why | {request.figure.name: str(error)}}
         results.append(about | {"claims": [], "files": []} | made)
     return results
 
 
-def _made(asked: Asked, log: Log, *, stopped: bool) -> dict[str, Any]:
+def _made(request: Request, log: Log, *, stopped: bool) -> dict[str, Any]:
     """Writes a figure if all its runs are finished."""
-    if asked.figure.untrained:
-        return {} if stopped else write(asked, asked.figure.untrained.make(asked.scale, asked.seeds, log))
-    return {} if any(each.commands for each in jobs_of(asked).values()) else write(asked, gather(asked))
+    if request.figure.untrained:
+        return {} if stopped else write(request, request.figure.untrained.make(request.scale, request.seeds, log))
+    return {} if any(each.commands for each in jobs_of(request).values()) else write(request, gather(request))
 
 
-def jobs_of(asked: Asked) -> dict[pathlib.Path, Job]:
+def jobs_of(request: Request) -> dict[pathlib.Path, Job]:
     """Remaining work of a figure, per run."""
-    runs = [] if asked.figure.untrained else [(world, arm) for world in asked.worlds for arm in asked.arms]
-    return {folder_of(asked, *run): job(asked, *run) for run in runs}
+    runs = [] if request.figure.untrained else [(world, arm) for world in request.worlds for arm in request.arms]
+    return {folder_of(request, *run): job(request, *run) for run in runs}
 
 
-def job(asked: Asked, world: str, arm: str) -> Job:
+def job(request: Request, world: str, arm: str) -> Job:
     """Trains one arm in one world to each stage and evaluates it there; only what is left to do."""
-    figure, folder, chosen = asked.trains, folder_of(asked, world, arm), asked.figure.arms[arm]
-    cfg = config_of(asked, world, arm)
+    figure, folder, chosen = request.trains, folder_of(request, world, arm), request.figure.arms[arm]
+    cfg = config_of(request, world, arm)
     check_folder(cfg, folder, fresh=False)
     done, entries = updates_done(folder), evaluate.read(folder)
     whole, commands = sweep.job(cfg, folder), []
-    for updates in stages_of(cfg, asked.stages if chosen.learns else 1):
+    for updates in stages_of(cfg, request.stages if chosen.learns else 1):
         end = updates == cfg.updates
         # A run that was already trained for longer is evaluated as it is.
         updates = max(updates, done) if end else updates
         staged = dataclasses.replace(cfg, steps=updates * cfg.steps_per_update)
-        every = end and chosen.learns and not asked.quick
+        every = end and chosen.learns and not request.quick
         wanted = (*figure.players, *(f"{role}{ALONE}" for role in chosen.alone)) if every else (SAMPLED,)
-        players = evaluate.left(entries, steps=staged.steps, episodes=asked.episodes, players=wanted, end=end)
+        players = evaluate.left(entries, steps=staged.steps, episodes=request.episodes, players=wanted, end=end)
         if players and updates >= done:
             commands += sweep.job(staged, folder).commands if updates > done else ()
-            commands.append(evaluate.command(folder, episodes=asked.episodes, players=players, end=end))
+            commands.append(evaluate.command(folder, episodes=request.episodes, players=players, end=end))
     return dataclasses.replace(whole, commands=tuple(commands))
 
 
-def config_of(asked: Asked, world: str, arm: str) -> RunConfig:
+def config_of(request: Request, world: str, arm: str) -> RunConfig:
     """The configuration of a run."""
-    figure, chosen = asked.trains, asked.figure.arms[arm]
+    figure, chosen = request.trains, request.figure.arms[arm]
     chosen = dataclasses.replace(chosen, fields=tuned(figure.tuned).get(chosen.method, {}) | chosen.fields)
-    fields = asked.figure.worlds[world] | ({} if asked.env_workers is None else {"workers": asked.env_workers})
-    batch = figure.batch_of(asked.scale)
-    seeds, steps = (tuple(range(asked.seeds)), asked.steps) if chosen.learns else ((0,), batch.steps)
+    fields = request.figure.worlds[world] | ({} if request.env_workers is None else {"workers": request.env_workers})
+    batch = figure.batch_of(request.scale)
+    seeds, steps = (tuple(range(request.seeds)), request.steps) if chosen.learns else ((0,), batch.steps)
     return run_config(world, fields, chosen, seeds=seeds, steps=steps, batch=batch)
 
 
@@ -228,9 +228,9 @@ def stages_of(cfg: RunConfig, stages: int) -> list[int]:
     return sorted({max(1, cfg.updates * stage // stages) for stage in range(1, stages + 1)})
 
 
-def folder_of(asked: Asked, world: str, arm: str) -> pathlib.Path:
+def folder_of(request: Request, world: str, arm: str) -> pathlib.Path:
     """Folder of a run."""
-    return asked.runs / f"{world.replace('/', '-')}-{arm}"
+    return request.runs / f"{world.replace('/', '-')}-{arm}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,11 +247,11 @@ class Finished:
         return {"seeds": len(self.config.seeds), "steps": max(entry["steps"] for entry in self.entries)}
 
 
-def finished(asked: Asked) -> dict[tuple[str, str], Finished]:
+def finished(request: Request) -> dict[tuple[str, str], Finished]:
     """All finished runs in the folder, by world and arm, also those not selected."""
     runs: dict[tuple[str, str], Finished] = {}
-    for world, arm in asked.figure.runs:
-        folder = folder_of(asked, world, arm)
+    for world, arm in request.figure.runs:
+        folder = folder_of(request, world, arm)
         if not (folder / CONFIG).exists():
             continue
         cfg, entries = read_run(folder), evaluate.read(folder)
@@ -261,51 +261,51 @@ def finished(asked: Asked) -> dict[tuple[str, str], Finished]:
     return runs
 
 
-def gather(asked: Asked) -> Results:
+def gather(request: Request) -> Results:
     """Collects the results of the finished runs."""
-    rows, played, columns = [], [], asked.figure.columns
-    for (world, arm), run in finished(asked).items():
+    rows, played, columns = [], [], request.figure.columns
+    for (world, arm), run in finished(request).items():
         whose = {"world": world, "arm": arm}
-        metrics = read_rows(folder_of(asked, world, arm) / METRICS)
-        rows += [whose | row for row in binned(metrics, columns, asked.figure.bins)]
+        metrics = read_rows(folder_of(request, world, arm) / METRICS)
+        rows += [whose | row for row in binned(metrics, columns, request.figure.bins)]
         played += [whose | row for row in evaluate.rows(run.entries, columns)]
     return Results(tuple(rows), tuple(played))
 
 
-def write(asked: Asked, results: Results) -> dict[str, Any]:
+def write(request: Request, results: Results) -> dict[str, Any]:
     """Writes the numbers, the claims and the figure."""
-    figure = asked.figure
-    about = {"figure": figure.name, "scale": asked.scale, **_made_with(asked)}
+    figure = request.figure
+    about = {"figure": figure.name, "scale": request.scale, **_made_with(request)}
     about |= {"versions": versions(), "date": datetime.date.today().isoformat()}
     claims = claims_of(figure, results)
-    made = contents(figure, results, claims, about, asked.out)
+    made = contents(figure, results, claims, about, request.out)
     files.write_all(made)
     return {"claims": claims, "files": [str(path) for path in made]}
 
 
-def _made_with(asked: Asked) -> dict[str, Any]:
-    figure = asked.figure
-    command = f"advsurprise reproduce {figure.name} --scale {asked.scale} --seeds {asked.seeds}"
+def _made_with(request: Request) -> dict[str, Any]:
+    figure = request.figure
+    command = f"advsurprise reproduce {figure.name} --scale {request.scale} --seeds {request.seeds}"
     if figure.untrained:
-        return {"layout_seeds": asked.seeds, "steps": asked.steps, "command": command}
-    runs = finished(asked)
+        return {"layout_seeds": request.seeds, "steps": request.steps, "command": command}
+    runs = finished(request)
     arms = list(dict.fromkeys(arm for _, arm in runs))
-    command += f" --steps {asked.steps}"
-    if asked.worlds != figure.worlds_of(asked.scale):
-        command += f" --worlds {' '.join(asked.worlds)}"
-    if asked.arms != tuple(figure.arms):
-        command += f" --arms {' '.join(asked.arms)}"
+    command += f" --steps {request.steps}"
+    if request.worlds != figure.worlds_of(request.scale):
+        command += f" --worlds {' '.join(request.worlds)}"
+    if request.arms != tuple(figure.arms):
+        command += f" --arms {' '.join(request.arms)}"
     return {
-        "training_seeds": asked.seeds,
-        "steps": asked.steps,
-        "episodes": asked.episodes,
-        "bodies": asked.trains.batch_of(asked.scale).bodies,
-        "rollout": asked.trains.batch_of(asked.scale).rollout,
+        "training_seeds": request.seeds,
+        "steps": request.steps,
+        "episodes": request.episodes,
+        "bodies": request.trains.batch_of(request.scale).bodies,
+        "rollout": request.trains.batch_of(request.scale).rollout,
         "command": command,
         "worlds": list(dict.fromkeys(world for world, _ in runs)),
         "arms": arms,
         "runs": [{"world": world, "arm": arm} | run.about for (world, arm), run in runs.items()],
-        "tuned": {arm: tuned(asked.trains.tuned).get(figure.arms[arm].method, {}) for arm in arms},
+        "tuned": {arm: tuned(request.trains.tuned).get(figure.arms[arm].method, {}) for arm in arms},
     }
 
 

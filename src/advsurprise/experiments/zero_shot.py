@@ -15,7 +15,12 @@ SHORT, LASTING, SCORED = "as-16", "as-rounds", "as-scored"
 OURS, BASELINES, ROLES = "as", ("rnd", "smirl", "agac", "asp"), ("explore", "control")
 SURE = 0.95
 NOT_THERE = "not in the paper"
-COLUMNS = (SCORE, "end/episode_length", "scored_surprise", "common_surprise", "steps_per_s")
+COLUMNS = (
+    *(SCORE, "end/episode_length", "scored_surprise", "common_surprise", "steps_per_s"),
+    *(f"{role}/entropy" for role in ("explore", "control", "alice", "bob", "agent")),
+    "solved",
+)
+"""Includes the entropy of every role, and the share of Alice's tasks that Bob solves; empty where a method has none."""
 ARMS = {
     OURS: Arm("Adversarial Surprise", "adversarial-surprise", alone=ROLES),
     SHORT: Arm("Adversarial Surprise, turns of 16", "adversarial-surprise", turns(16), alone=ROLES),

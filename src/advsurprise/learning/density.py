@@ -86,7 +86,7 @@ class Categorical(AbstractDensity[CategoricalStats]):
         if self.num_classes < 1:
             raise UserError(f"a categorical needs at least one class, not {self.num_classes}")
         if not 0 <= self.floor < 1 or self.pseudo_count < 0:
-            raise UserError("floor must lie in [0, 1) and pseudo_count must not be negative")
+            raise UserError("floor must lie in [0, 1) and pseudo_count must be at least 0")
         if self.floor == self.pseudo_count == 0:
             raise UserError("floor and pseudo_count are both zero: a class never seen would score -inf")
 
@@ -159,7 +159,7 @@ class Gaussian(AbstractDensity[GaussianStats]):
 
     def __check_init__(self):
         if self.prior_var < 0 or self.prior_count < 0 or self.min_std <= 0:
-            raise UserError("prior_var and prior_count must not be negative and min_std must be positive")
+            raise UserError("prior_var and prior_count must be at least 0 and min_std must be positive")
 
     @property
     def num_features(self) -> int:

@@ -106,7 +106,7 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
             (self.rounds >= 0, f"rounds must be at least 1, or 0 to end the game with the episode, not {self.rounds}"),
             (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
             (0 <= self.gamma < 1, f"gamma must be at least 0 and below 1, not {self.gamma}"),
-            (self.min_std >= 0, f"min_std must not be negative, not {self.min_std}"),
+            (self.min_std >= 0, f"min_std must be at least 0, not {self.min_std}"),
             (self.first in firsts, f"first must be auto, explore or control, not {self.first!r}"),
             (self.scope in scopes, f"scope must be episode, round or lifetime, not {self.scope!r}"),
             (

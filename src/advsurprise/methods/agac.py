@@ -118,10 +118,10 @@ class AGAC(AbstractMethod[Learnt, Memory]):
         rules = [
             (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
             (0 <= self.gamma < 1, f"gamma must be at least 0 and below 1, not {self.gamma}"),
-            (self.c >= 0, f"c must not be negative, not {self.c}"),
+            (self.c >= 0, f"c must be at least 0, not {self.c}"),
             (0 <= self.anneal_steps <= MOST_STEPS, f"anneal_steps must be from 0 to 2e9, not {self.anneal_steps}"),
-            (self.extrinsic >= 0, f"extrinsic must not be negative, not {self.extrinsic}"),
-            (self.counts >= 0, f"counts must not be negative, not {self.counts}"),
+            (self.extrinsic >= 0, f"extrinsic must be at least 0, not {self.extrinsic}"),
+            (self.counts >= 0, f"counts must be at least 0, not {self.counts}"),
             (
                 not self.counts or len(self.spec.places) >= 2,
                 f"{self.spec.id} does not reveal where the body is, which counts > 0 needs",

@@ -135,7 +135,7 @@ class ASP(AbstractMethod[Empty, Memory]):
                 not 0 < self.spec.max_steps < self.clock,
                 f"clock must not be longer than an episode of {self.spec.max_steps} steps, not {self.clock}",
             ),
-            (self.threshold >= 0, f"threshold must not be negative, not {self.threshold}"),
+            (self.threshold >= 0, f"threshold must be at least 0, not {self.threshold}"),
             (self.reward_scale > 0, f"reward_scale must be positive, not {self.reward_scale}"),
             (0 < self.first_stop < 1, f"first_stop must be above 0 and below 1, not {self.first_stop}"),
             (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),

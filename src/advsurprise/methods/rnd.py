@@ -119,12 +119,12 @@ class RND(AbstractMethod[Learnt, Clock]):
         rules = [
             (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
             (0 <= self.gamma < 1, f"gamma must be at least 0 and below 1, not {self.gamma}"),
-            (self.extrinsic >= 0, f"extrinsic must not be negative, not {self.extrinsic}"),
+            (self.extrinsic >= 0, f"extrinsic must be at least 0, not {self.extrinsic}"),
             (
                 0 <= self.gamma_extrinsic < 1,
                 f"gamma_extrinsic must be at least 0 and below 1, not {self.gamma_extrinsic}",
             ),
-            (self.priming >= 0, f"priming must not be negative, not {self.priming}"),
+            (self.priming >= 0, f"priming must be at least 0, not {self.priming}"),
             (self.width >= 1, f"width must be at least 1, not {self.width}"),
             (self.clip > 0, f"clip must be positive, not {self.clip}"),
             (self.predictor_bodies >= 1, f"predictor_bodies must be at least 1, not {self.predictor_bodies}"),

@@ -71,11 +71,11 @@ class Smirl(AbstractMethod[RunningMoments, DensityMemory]):
         rules = [
             (self.horizon >= 1, f"horizon must be at least 1, not {self.horizon}"),
             (self.death in ("noise", "end"), f"death must be noise or end, not {self.death!r}"),
-            (self.clip >= 0, f"clip must not be negative, not {self.clip}"),
-            (self.scale >= 0, f"scale must not be negative, not {self.scale}"),
+            (self.clip >= 0, f"clip must be at least 0, not {self.clip}"),
+            (self.scale >= 0, f"scale must be at least 0, not {self.scale}"),
             (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
             (0 <= self.gamma < 1, f"gamma must be at least 0 and below 1, not {self.gamma}"),
-            (self.min_std >= 0, f"min_std must not be negative, not {self.min_std}"),
+            (self.min_std >= 0, f"min_std must be at least 0, not {self.min_std}"),
         ]
         check(rules, subject="smirl")
 

@@ -76,7 +76,7 @@ def run(path: pathlib.Path | None, *, horizon: int | None, random: int, seed: in
     if horizon is not None and not 1 <= horizon <= MOST_STEPS:
         raise UserError(f"--horizon must be from 1 to {MOST_STEPS:,}")
     if random < 0 or seed < 0:
-        raise UserError("--random and --seed must not be negative")
+        raise UserError("--random and --seed must be at least 0")
     if path is not None:
         rows = [study(load(path), horizon)]
         return {"worlds": rows} | _random(seed, random)

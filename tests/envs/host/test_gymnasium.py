@@ -243,15 +243,23 @@ def test_users_environments_can_say_what_does_nothing_and_who_begins():
             read_metadata(wrong, Counting.action_space, "X")
 
 
-def test_calls_out_of_order_and_actions_out_of_range():
-    host = open_host("CartPole-v1", 2)
+@pytest.mark.parametrize(
+    "opened",
+    [
+        lambda: open_host("CartPole-v1", 2, vectorization="sync"),
+        lambda: GymnasiumHost(Lockstep(mode=AutoresetMode.SAME_STEP), "Lockstep"),
+    ],
+    ids=["bodies", "vector"],
+)
+def test_calls_out_of_order_and_invalid_actions(opened):
+    host = opened()
     for out_of_order in (host.send, host.relocate):
         with pytest.raises(RuntimeError, match="reset"):
             out_of_order(np.zeros(2, np.int64))
     host.reset(0)
     with pytest.raises(RuntimeError, match="send actions"):
         host.recv()
-    for actions in ([0, 2], [-1, 0], [0, 1, 0]):
+    for actions in ([0, 2], [-1, 0], [0.0, 0.7], [0, 1, 0]):
         with pytest.raises(UserError, match="2 whole numbers from 0 to 1"):
             host.send(np.array(actions))
     host.send(np.zeros(2, np.int64))

@@ -119,7 +119,7 @@ def test_bodies_that_leave_python_step_at_the_same_time():
         assert (step(host, NOOP).final_obs[..., CLOCK] == 1).all()
 
 
-@pytest.mark.parametrize("action", [np.full(4, 5), np.full(4, -1), np.zeros(8, int)])
+@pytest.mark.parametrize("action", [np.full(4, 5), np.full(4, -1), np.full(4, 1.7), np.zeros(8, int)])
 def test_invalid_actions_are_refused_and_nothing_is_sent(action):
     with open_pool(workers=0, groups=2) as host:
         reset(host)

@@ -54,8 +54,8 @@ def check_settings(id: str, settings: AtariSettings) -> None:
     rules = [
         (settings.frame_skip >= 1, f"frame_skip must be at least 1, not {settings.frame_skip}"),
         (0 <= settings.sticky < 1, f"sticky must be at least 0 and below 1, not {settings.sticky}"),
-        (settings.noops >= 0, f"noops must not be negative, not {settings.noops}"),
-        (settings.max_frames >= 0, f"max_frames must not be negative, not {settings.max_frames}"),
+        (settings.noops >= 0, f"noops must be at least 0, not {settings.noops}"),
+        (settings.max_frames >= 0, f"max_frames must be at least 0, not {settings.max_frames}"),
         (8 <= settings.side <= 160, f"side must be from 8 to 160, not {settings.side}"),
     ]
     check(rules, subject=id)

@@ -3,6 +3,7 @@
 import abc
 import functools
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -93,6 +94,16 @@ def check_sizes(name: str, *, seeds: int, bodies: int, groups: int) -> None:
         raise UserError(f"{name}: seeds, bodies and groups must be at least 1, not {seeds}, {bodies} and {groups}")
     if bodies % groups:
         raise UserError(f"{name}: {bodies} bodies cannot be split into {groups} equal groups")
+
+
+def check_actions(spec: EnvSpec, actions: Any, bodies: int) -> Int[np.ndarray, " bodies"]:
+    """Refuses anything but one of the world's actions, a whole number, for each body."""
+    actions = np.asarray(actions)
+    whole = actions.shape == (bodies,) and actions.dtype.kind in "iu"
+    # Viewed as unsigned, negative numbers are above the limit.
+    if not whole or not (actions.astype(np.int64).view(np.uint64) < spec.num_actions).all():
+        raise UserError(f"{spec.id}: actions must be {bodies} whole numbers from 0 to {spec.num_actions - 1}")
+    return actions
 
 
 def as_timestep(

@@ -42,7 +42,7 @@ class DoomSettings:
         rules = [
             (self.frame_skip >= 1, f"frame_skip must be at least 1, not {self.frame_skip}"),
             (1 <= self.side <= min(SCREEN), f"side must be 1 to {min(SCREEN)}, not {self.side}"),
-            (self.max_tics >= 0, f"max_tics must not be negative, not {self.max_tics}"),
+            (self.max_tics >= 0, f"max_tics must be at least 0, not {self.max_tics}"),
             (0 <= self.skill <= 5, f"skill must be 1 to 5, or 0 for the scenario's own, not {self.skill}"),
         ]
         check(rules, subject="doom")

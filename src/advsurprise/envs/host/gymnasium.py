@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from jaxtyping import Array, Bool, Int, Key, Shaped
 
-from advsurprise.envs.host.base import Host, as_timestep, seed_keys
+from advsurprise.envs.host.base import Host, as_timestep, check_actions, seed_keys
 from advsurprise.envs.host.body import Maker
 from advsurprise.envs.host.gymnasium_body import MAKE, maker, step_seconds
 from advsurprise.envs.host.load import make_env, sentence
@@ -164,16 +164,13 @@ class GymnasiumHost(Host):
         never = np.zeros(self.bodies, bool)
         return self._timestep(shown, shown, np.zeros(self.bodies), never, never)
 
-    def send(self, action: Int[np.ndarray, " rows"], group: int = 0) -> None:
+    def send(self, action: Shaped[np.ndarray, " rows"], group: int = 0) -> None:
         """Starts a step; bodies move in `recv`."""
         if not self._ready:
             raise RuntimeError("reset the world before stepping it")
         if self._pending is not None:
             raise RuntimeError("receive the last step before sending actions")
-        count = self._spec.num_actions
-        if action.shape != (self.bodies,) or action.min() < 0 or action.max() >= count:
-            raise UserError(f"{self._spec.id}: actions must be {self.bodies} whole numbers from 0 to {count - 1}")
-        self._pending = action.astype(np.int64) + self._first_action
+        self._pending = check_actions(self._spec, action, self.bodies).astype(np.int64) + self._first_action
 
     def recv(self, group: int = 0) -> TimeStep:
         """Waits for the step that `send` started."""

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Shaped, UInt8
 
 from advsurprise.envs.host import saved
-from advsurprise.envs.host.base import Host, as_timestep, check_sizes, seed_keys
+from advsurprise.envs.host.base import Host, as_timestep, check_actions, check_sizes, seed_keys
 from advsurprise.envs.host.body import Maker
 from advsurprise.envs.host.shared import LOAD, NO_ACTION, RELOCATE, RESET, SAVE, STEP, Layout, Setup, pack, unpack
 from advsurprise.envs.host.workers import Death, WorkerDied, Workers, default_workers
@@ -120,13 +120,10 @@ class BodyHost(Host):
         obs, info = self._by_body(np.concatenate(firsts)), self._by_body(self._info)
         return self._first_timestep(obs.reshape(-1, *shape), info.reshape(-1, info.shape[-1]))
 
-    def send(self, action: Int[np.ndarray, " rows"], group: int = 0) -> None:
+    def send(self, action: Shaped[np.ndarray, " rows"], group: int = 0) -> None:
         """Starts a step with every body of a group."""
         rows = self._idle(group)
-        count, needed = self._spec.num_actions, self.seeds * self.group_bodies
-        if action.shape != (needed,) or action.min() < 0 or action.max() >= count:
-            raise UserError(f"{self._spec.id}: actions must be {needed} whole numbers from 0 to {count - 1}")
-        self._arrays.action[rows] = action
+        self._arrays.action[rows] = check_actions(self._spec, action, self.seeds * self.group_bodies)
         lost = self._lost[rows]
         some_lost = lost.any()
         if some_lost:
