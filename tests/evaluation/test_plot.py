@@ -177,6 +177,18 @@ def test_colours_belong_to_methods_and_styles_tell_apart_what_shares_one(tmp_pat
     assert plot.looks(drawn) == {"one": (plot.COLOURS["smirl"], "-"), "two": (plot.COLOURS["smirl"], "--")}
 
 
+@pytest.mark.parametrize(("others", "colours"), [((), 3), (("rnd",), 1)])
+def test_three_runs_of_the_only_method_have_colours_of_their_own(tmp_path, others, colours):
+    names = dict.fromkeys("abc", "smirl") | dict(zip("d", others, strict=False))
+    for name, method in names.items():
+        make_run(tmp_path / name, method, 1)
+    records = [curves.read_record(tmp_path / name) for name in names]
+    (drawn,) = curves.panels_of(records, ["end/rooms_episode"], window=1, log=print).values()
+    looks = plot.looks(drawn)
+    assert len({looks[name][0] for name in "abc"}) == colours
+    assert len(set(looks.values())) == len(names)
+
+
 def test_the_same_curves_give_the_same_files(tmp_path):
     make_run(tmp_path / "a", "task", 2)
     drawn = [plot.draw([tmp_path / "a"], out=tmp_path / name)["files"] for name in ("one.png", "two")]

@@ -38,17 +38,24 @@ def colour(method: str) -> str:
 
 
 def looks(drawn: Iterable[Curve]) -> dict[str, tuple[str, str]]:
-    """Colour and line style of every label: labels of one method share its colour and differ in style, or, if there are
-    more of them than styles, get shades from dark to light."""
+    """Colour and line style of every label: labels of one method share its colour and differ in style, or, if they are
+    crowded, get shades from dark to light."""
     colours = {each.label: colour(each.method) for each in drawn}
     look: dict[str, tuple[str, str]] = {}
+    most = most_of_one_colour(colours.values())
     for shared in dict.fromkeys(colours.values()):
         mine = [label for label, its in colours.items() if its == shared]
-        if len(mine) > len(STYLES):
+        if len(mine) > most:
             look |= {label: (shade, "-") for label, shade in zip(mine, shades(len(mine)), strict=True)}
         else:
             look |= {label: (shared, style) for label, style in zip(mine, STYLES, strict=False)}
     return {label: look[label] for label in colours}
+
+
+def most_of_one_colour(names: Iterable[str]) -> int:
+    """How many lines may share a method's colour: two if there is no other method, for then it says nothing, else as
+    many as there are styles. `names` are the methods or colours of all lines."""
+    return 2 if len(set(names)) == 1 else len(STYLES)
 
 
 def shades(number: int) -> list[str]:

@@ -173,10 +173,10 @@ def _date(seconds: float) -> str:
 
 
 def _series(compared: Compared) -> list[dict[str, Any]]:
-    """Name, colour index and line style index of every run. Colours are those of methods, unless one method has more
-    runs than there are styles, as in a sweep."""
+    """Name, colour index and line style index of every run. Colours are those of methods, unless one method has too
+    many runs for that, as in a sweep."""
     methods = [record.config.method for record in compared.records]
-    crowded = max(map(methods.count, methods)) > len(plot.STYLES)
+    crowded = max(map(methods.count, methods)) > plot.most_of_one_colour(methods)
     used: dict[int, int] = {}
     series = []
     for number, (name, method) in enumerate(zip(compared.names, methods, strict=True)):
