@@ -12,7 +12,7 @@ from advsurprise.experiments.reproduce import CLAIMS, FIGURES
 from advsurprise.experiments.variants_plot import DRAWN
 
 PUBLISHED = (
-    *("coverage", "control", "emergence", "horizon", "incentive"),
+    *("coverage", "control", "emergence", "horizon", "incentive", "two-models"),
     *("atari-zero-shot", "doom-zero-shot", "doom-coverage"),
 )
 """Figures whose claims are in the documentation."""
@@ -103,6 +103,7 @@ TABLES: dict[str, Callable[[pathlib.Path], str]] = {
         "control", {"end/uses": "switch flips", STILLED: "stilled", ROOMS: "rooms per episode"}
     ),
     "measured-horizon": measured("horizon", {ROOMS: "rooms per episode", STILLED: "stilled"}),
+    "measured-two-models": measured("two-models", {ROOMS: "rooms per episode", STILLED: "stilled"}),
     "tuning": tuned,
     "variants": varied,
     "variants-two-models": two_models,
