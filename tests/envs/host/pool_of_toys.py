@@ -24,8 +24,8 @@ LENGTH = 7
 
 
 def open_pool(name="Walk", *, seeds=2, bodies=4, **kwargs):
-    fields = kwargs.pop("fields", {})
-    return BodyHost(SPEC, Maker(f"toy_body:{name}", fields), seeds=seeds, bodies=bodies, **kwargs)
+    maker = Maker(f"toy_body:{name}", kwargs.pop("fields", {}), own_processes=kwargs.pop("own_processes", False))
+    return BodyHost(SPEC, maker, seeds=seeds, bodies=bodies, **kwargs)
 
 
 def by_seed(host, timestep):

@@ -113,8 +113,10 @@ def test_what_a_killed_worker_left_is_cleaned_up(tmp_path):
         assert pathlib.Path("cleaned").read_text() == "temporary\n"
 
 
-def test_bodies_that_leave_python_step_at_the_same_time():
-    with open_pool("Together", seeds=1, bodies=6, groups=2, workers=1, fields={"count": 3}) as host:
+def test_bodies_with_processes_of_their_own_step_at_the_same_time():
+    # In this process, which is not confined to a core.
+    together = {"fields": {"count": 3}, "own_processes": True}
+    with open_pool("Together", seeds=1, bodies=6, groups=2, workers=0, **together) as host:
         reset(host, KEYS[:1])
         assert (step(host, NOOP).final_obs[..., CLOCK] == 1).all()
 

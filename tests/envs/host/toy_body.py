@@ -90,7 +90,6 @@ class Leaves(Walk):
 class Together(Walk):
     """A walk whose step waits until some bodies of the process are in theirs."""
 
-    frees_gil = True
     barriers: ClassVar[dict[int, threading.Barrier]] = {}
 
     def __init__(self, count: int):

@@ -30,8 +30,6 @@ class Body(abc.ABC):
     its next call.
     """
 
-    frees_gil: ClassVar[bool] = False
-    """Whether a step releases the GIL, so that threads of one process can step several bodies at once."""
     rewinds: ClassVar[bool] = False
     """Whether `rewind` restores the exact first state of the episode."""
     resumes: ClassVar[bool] = False
@@ -83,6 +81,8 @@ class Maker(NamedTuple):
     """Working directory of the workers; None for one temporary folder each, where relative paths do not work."""
     clean_up: str | None = None
     """`package.module:function` that removes what a killed worker left behind, given its temporary folder."""
+    own_processes: bool = False
+    """Whether every body has a process of its own, for which a step waits without holding the GIL."""
 
 
 def imported(name: str) -> Callable:

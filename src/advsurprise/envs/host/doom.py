@@ -63,7 +63,8 @@ def open_host(
     from advsurprise.envs.host.pool import BodyHost
 
     kwargs = {"scenario": scenario} | dataclasses.asdict(chosen)
-    maker = Maker(f"{PACKAGE}.doom_body:make_body", kwargs, clean_up=f"{PACKAGE}.doom_engine:clean_up")
+    clean_up = f"{PACKAGE}.doom_engine:clean_up"
+    maker = Maker(f"{PACKAGE}.doom_body:make_body", kwargs, clean_up=clean_up, own_processes=True)
     return BodyHost(described, maker, seeds=seeds, bodies=bodies, groups=groups, workers=workers)
 
 

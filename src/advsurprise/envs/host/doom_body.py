@@ -29,7 +29,6 @@ class DoomBody(Body):
     ViZDoom returns no frame once an episode has ended by itself: the previous frame is used.
     """
 
-    frees_gil: ClassVar[bool] = True
     rewinds: ClassVar[bool] = True
     resumes: ClassVar[bool] = True
 

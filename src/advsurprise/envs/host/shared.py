@@ -50,6 +50,8 @@ class Setup(NamedTuple):
     """As in `Maker`."""
     clean_up: str | None
     """As in `Maker`."""
+    own_processes: bool
+    """As in `Maker`."""
     layout: Layout
     """Sizes of the arrays."""
     rows: tuple[tuple[int, ...], ...]

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from advsurprise.envs.host.body import Body, imported
+from advsurprise.envs.host.cores import claim_core
 from advsurprise.envs.host.shared import (
     DONE,
     FAILED,
@@ -49,10 +50,11 @@ GRACE = 5.0
 
 
 class Bodies:
-    """The bodies of one worker."""
+    """The bodies of one worker; `one_core` if it is confined to one core."""
 
-    def __init__(self, setup: Setup, arrays: Arrays):
+    def __init__(self, setup: Setup, arrays: Arrays, *, one_core: bool = False):
         self._setup = setup
+        self._one_core = one_core
         self._arrays = arrays
         self._order = sorted(row for rows in setup.rows for row in rows)
         self._bodies: dict[int, Body] = {}
@@ -97,7 +99,7 @@ class Bodies:
         except BaseException:
             self.close()
             raise
-        if self._bodies[self._order[0]].frees_gil and len(self._order) > 1:
+        if self._setup.own_processes and not self._one_core and len(self._order) > 1:
             most = max(len(rows) for rows in self._setup.rows)
             self._threads = concurrent.futures.ThreadPoolExecutor(most)
 
@@ -107,7 +109,7 @@ class Bodies:
 
     @property
     def _map(self) -> Callable[..., Iterable[None]]:
-        """Maps over bodies one by one, or in threads if their steps release the GIL."""
+        """Maps over bodies one by one, or in threads if steps wait for other processes, on other cores."""
         return map if self._threads is None else self._threads.map
 
     def _reset(self, slots: bytes) -> None:
@@ -207,17 +209,31 @@ def serve(connection: socket.socket, memory: int) -> None:
 
 
 def _open(connection: socket.socket, memory: int, setup: bytes) -> Bodies:
-    function, kwargs, folder, clean_up, layout, rows = json.loads(setup)
-    known = Setup(function, kwargs, folder, clean_up, Layout(*layout), tuple(tuple(each) for each in rows))
+    known = Setup(*json.loads(setup))
+    known = known._replace(layout=Layout(*known.layout), rows=tuple(tuple(each) for each in known.rows))
     try:
-        if folder is not None:
-            os.chdir(folder)
-        bodies = Bodies(known, arrays_in(mmap.mmap(memory, memory_size(known.layout)), known.layout))
+        if known.folder is not None:
+            os.chdir(known.folder)
+        one_core = known.own_processes and _claims_core()
+        arrays = arrays_in(mmap.mmap(memory, memory_size(known.layout)), known.layout)
+        bodies = Bodies(known, arrays, one_core=one_core)
     except Exception as error:
         send_message(connection, refusal(error))
         raise SystemExit(0) from None
     send_message(connection, Message(DONE, rest=json.dumps(bodies.traits).encode()))
     return bodies
+
+
+def _claims_core() -> bool:
+    """Confines this worker to a core of its own, if one is free."""
+    claim = claim_core()
+    if claim is not None:
+        _claims.append(claim)
+    return claim is not None
+
+
+_claims: list[socket.socket] = []
+"""Claims that this process holds until it ends."""
 
 
 def main(connection: int, memory: int, host: int, folder: str) -> None:
