@@ -64,17 +64,22 @@ def lives(results: pathlib.Path) -> str:
     return _by_player({label: [row for row in rows if row["arm"] == arm] for arm, label in LIVES.items()})
 
 
+TURNS = {
+    "turns-16/32 unquiet": "turns of 16 and 32, every step scored",
+    "turns-16/32 unquiet floor-0.05": "the same, floor of 0.05",
+    "turns-16/32": "turns of 16 and 32, second half scored",
+    "turns-64/128": "turns of 64 and 128, second half scored",
+    "turns-64/128 skip-1": "the same, one tic per step",
+}
+
+
 def scored(results: pathlib.Path) -> str:
-    """Table of scores in Take Cover: all of Control's turn is scored, or its second half."""
+    """Table of scores in Take Cover: shorter turns, and which part of Control's turn is scored."""
     figure = Results.read(results.parents[1] / "results" / "doom-zero-shot").frozen
     tuning = read_csv(results / "take_cover_scored_cpu_frozen.csv")
-    return _by_player(
-        {
-            "every step scored; seeds 0 to 2, 1M steps": [row for row in figure if row["arm"] == SCORED],
-            "every step scored; tuning seeds, 600k steps": [row for row in tuning if row["arm"].endswith("unquiet")],
-            "second half scored; tuning seeds, 600k steps": [row for row in tuning if row["arm"] == "turns-16/32"],
-        }
-    )
+    games = {"turns of 16 and 32, every step scored; seeds 0 to 2, 1M": [row for row in figure if row["arm"] == SCORED]}
+    games |= {label: [row for row in tuning if row["arm"] == arm] for arm, label in TURNS.items()}
+    return _by_player(games)
 
 
 def _by_player(games: dict[str, list[dict[str, Any]]]) -> str:
