@@ -147,13 +147,13 @@ def test_bench_worlds_prints_rows_and_the_ratio(capsys, monkeypatch):
         assert row["compile_s"] > 0
     assert result["minigrid_steps_per_s"] > 0
     assert result["ratio"] == pytest.approx(result["rows"][1]["steps_per_s"] / result["minigrid_steps_per_s"], rel=0.1)
-    assert [(row["name"], row["bodies"]) for row in result["by_turns"]] == [
+    assert [(row["name"], row["bodies"]) for row in result["interleaved"]] == [
         ("Farama MiniGrid", 1),
         ("Gymnasium, one body", 1),
         ("Gymnasium, vector", 8),
         ("compiled loop", 8),
     ]
-    for row in result["by_turns"]:
+    for row in result["interleaved"]:
         assert row["steps_per_s"] == max(row["rounds"]) > 0
         assert row["steps_per_cpu_s"] == max(row["cpu_rounds"]) > 0
         assert row["ratio"] == pytest.approx(row["steps_per_s"] / result["minigrid_steps_per_s"], abs=0.01)

@@ -203,7 +203,7 @@ def test_what_is_refused():
     spec = line(8).spec
     for fields, sentence in [
         ({"clock": 1}, "clock must be at least 2"),
-        ({"clock": 9}, "clock must not be longer than an episode of 8 steps"),
+        ({"clock": 9}, "clock must be at most the 8 steps of an episode, not 9"),
         ({"first_stop": 1.0}, "first_stop must be above 0 and below 1"),
         ({"reward_scale": 0.0}, "reward_scale must be positive"),
         ({"gamma": 1.5}, "gamma must be above 0 and at most 1"),

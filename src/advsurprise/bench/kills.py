@@ -209,7 +209,7 @@ def _left(run: pathlib.Path) -> dict[str, Any]:
     """The state of a killed run's folder."""
     rows, saved = run / METRICS, newest_saved(run / CHECKPOINTS)
     return {
-        "began": (run / CONFIG).exists(),
+        "has_config": (run / CONFIG).exists(),
         "updates": rows.read_bytes().count(b"\n") if rows.exists() else 0,
         "saved": int(saved[0].removeprefix("step_").removesuffix(".json")) if saved else 0,
         "half_written": sum(map(is_temporary, run.rglob("*"))),

@@ -65,16 +65,16 @@ def run(
         contenders.append(face.one_body(world, fields))
         contenders.append(face.vector(world, fields, row["bodies"]))
         contenders.append(_compiled(env, row["bodies"]))
-    result["by_turns"] = face.compare(contenders, seconds)
-    return result | _ratios(result["by_turns"], row)
+    result["interleaved"] = face.compare(contenders, seconds)
+    return result | _ratios(result["interleaved"], row)
 
 
-def _ratios(by_turns: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, Any]:
+def _ratios(interleaved: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, Any]:
     """MiniGrid's speed and the ratio of the compiled row to it; adds a ratio to each contender."""
-    if not by_turns or by_turns[0]["name"] != face.MINIGRID:
+    if not interleaved or interleaved[0]["name"] != face.MINIGRID:
         return {"minigrid_steps_per_s": None, "ratio": None}
-    speed, cpu_speed = by_turns[0]["steps_per_s"], by_turns[0]["steps_per_cpu_s"]
-    for each in by_turns:
+    speed, cpu_speed = interleaved[0]["steps_per_s"], interleaved[0]["steps_per_cpu_s"]
+    for each in interleaved:
         each["ratio"] = round(each["steps_per_s"] / speed, 2)
         each["cpu_ratio"] = round(each["steps_per_cpu_s"] / cpu_speed, 2)
     return {
@@ -93,9 +93,9 @@ def text(result: dict[str, Any]) -> str:
             f"Farama MiniGrid: {result['minigrid_steps_per_s']:,.0f} steps/s in one process; "
             f"ratio {result['ratio']:,.1f} at {result['ratio_bodies']} bodies"
         )
-    if result["by_turns"]:
+    if result["interleaved"]:
         lines.append(f"Interleaved, best of {face.ROUNDS} rounds:")
-        lines += [_turn_text(row) for row in result["by_turns"]]
+        lines += [_turn_text(row) for row in result["interleaved"]]
     return "\n".join(lines)
 
 

@@ -133,7 +133,7 @@ class ASP(AbstractMethod[Empty, Memory]):
             ),
             (
                 not 0 < self.spec.max_steps < self.clock,
-                f"clock must not be longer than an episode of {self.spec.max_steps} steps, not {self.clock}",
+                f"clock must be at most the {self.spec.max_steps} steps of an episode, not {self.clock}",
             ),
             (self.threshold >= 0, f"threshold must be at least 0, not {self.threshold}"),
             (self.reward_scale > 0, f"reward_scale must be positive, not {self.reward_scale}"),
