@@ -12,8 +12,11 @@ WORLD, EPISODE, STILLED = "rooms/four", "end/rooms_episode", "end/stilled"
 OURS = "two-models"
 OTHERS = ("as", "as-round", "as-large")
 NOT_THERE = "not in the paper"
-TARGETS = {EPISODE: (3.0, "rooms per episode"), STILLED: (0.6, "share of the noisy rooms that are stilled")}
-"""Targets and their measures."""
+TARGETS = {
+    EPISODE: (3.0, "rooms per episode", "two models visit three rooms per episode"),
+    STILLED: (0.6, "share of the noisy rooms that are stilled", "two models still 60% of the noisy rooms"),
+}
+"""Targets, their measures, and the claims that they are reached."""
 SAME = turns(12, 4) | QUARTER | {"ppo.entropy_coef": 0.003}
 """Turns, batch and entropy bonus of the variant and of the single model that it is compared with."""
 ARMS = arms("as", "as-round") | {
@@ -26,7 +29,7 @@ def judge(results: Results) -> list[Claim]:
     """Whether it reaches the targets, and whether it does more of both than one model."""
     frozen = {arm: {each: results.of_frozen(WORLD, arm, each) for each in TARGETS} for arm in ARMS}
     made = [_reached(each, frozen[OURS][each]) for each in TARGETS]
-    for column, (_, measure) in TARGETS.items():
+    for column, (_, measure, _) in TARGETS.items():
         does = "visit more rooms" if column == EPISODE else "still more rooms"
         for other in OTHERS:
             sentence = f"two models {does} in an episode than {ARMS[other].label}"
@@ -36,9 +39,8 @@ def judge(results: Results) -> list[Claim]:
 
 
 def _reached(column: str, values: Values) -> Claim:
-    target, measure = TARGETS[column]
+    target, measure, sentence = TARGETS[column]
     ours, low, high = mean(values)
-    sentence = f"two models reach {target:g} {measure}"
     decided = verdict(low - target, high - target)
     return Claim(sentence, NOT_THERE, f"{measure}, frozen policies", ours, low, high, len(values), decided)
 
