@@ -100,6 +100,7 @@ DOOM_VARIANTS: dict[str, dict[str, Any]] = {
     "turns-16 outlasts two-models": turns(16) | OUTLASTS | TWO_MODELS,
     "turns-16/32": turns(16, 32),
     "turns-16/32 unquiet": turns(16, 32) | {"method.quiet": 0.0},
+    "turns-16/32 unquiet floor-0.05": turns(16, 32) | {"method.quiet": 0.0, "method.min_std": 0.05},
     "turns-16 floor-0.05": turns(16) | {"method.min_std": 0.05},
     "turns-64/128 skip-1": {"env.frame_skip": 1},
 }

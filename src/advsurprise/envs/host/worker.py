@@ -50,11 +50,11 @@ GRACE = 5.0
 
 
 class Bodies:
-    """The bodies of one worker; `one_core` if it is confined to one core."""
+    """The bodies of one worker, and its claim to the core that it is confined to, if it is."""
 
-    def __init__(self, setup: Setup, arrays: Arrays, *, one_core: bool = False):
+    def __init__(self, setup: Setup, arrays: Arrays, *, core: socket.socket | None = None):
         self._setup = setup
-        self._one_core = one_core
+        self._core = core
         self._arrays = arrays
         self._order = sorted(row for rows in setup.rows for row in rows)
         self._bodies: dict[int, Body] = {}
@@ -99,7 +99,7 @@ class Bodies:
         except BaseException:
             self.close()
             raise
-        if self._setup.own_processes and not self._one_core and len(self._order) > 1:
+        if self._setup.own_processes and self._core is None and len(self._order) > 1:
             most = max(len(rows) for rows in self._setup.rows)
             self._threads = concurrent.futures.ThreadPoolExecutor(most)
 
@@ -214,26 +214,14 @@ def _open(connection: socket.socket, memory: int, setup: bytes) -> Bodies:
     try:
         if known.folder is not None:
             os.chdir(known.folder)
-        one_core = known.own_processes and _claims_core()
+        core = claim_core() if known.own_processes else None
         arrays = arrays_in(mmap.mmap(memory, memory_size(known.layout)), known.layout)
-        bodies = Bodies(known, arrays, one_core=one_core)
+        bodies = Bodies(known, arrays, core=core)
     except Exception as error:
         send_message(connection, refusal(error))
         raise SystemExit(0) from None
     send_message(connection, Message(DONE, rest=json.dumps(bodies.traits).encode()))
     return bodies
-
-
-def _claims_core() -> bool:
-    """Confines this worker to a core of its own, if one is free."""
-    claim = claim_core()
-    if claim is not None:
-        _claims.append(claim)
-    return claim is not None
-
-
-_claims: list[socket.socket] = []
-"""Claims that this process holds until it ends."""
 
 
 def main(connection: int, memory: int, host: int, folder: str) -> None:
