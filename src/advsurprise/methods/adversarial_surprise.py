@@ -56,6 +56,8 @@ class Signal(eqx.Module):
     """−log p_θ(o_{t+1}) on every step, for metrics."""
     explore_log_prob: Float[Array, "..."] | None = None
     """As `log_prob`, under Explore's own model; None if it uses Control's."""
+    explore_discounted: Float[Array, "..."] | None = None
+    """As `discounted`, of what Explore is rewarded for; None if it uses Control's scale."""
 
 
 class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
@@ -78,6 +80,9 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     explore_pay: Literal["scored", "control"] = eqx.field(static=True, default="scored")
     """With explore_scope=episode, which steps Explore is rewarded for and its model is fitted on: the scored ones, or
     all of Control's, including the quiet part of its turns."""
+    explore_scale: Literal["shared", "own"] = eqx.field(static=True, default="shared")
+    """With explore_scope=episode, what Explore's reward is divided by: the standard deviation of Control's discounted
+    return, or of its own."""
     fit_on: Literal["scored", "control", "all"] = eqx.field(static=True, default="scored")
     """Which observations are added to the model: scored ones (appendix and authors' code), all of Control's, or all
     (Algorithm 1)."""
@@ -119,6 +124,11 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
                 f"explore_pay must be scored or control, not {self.explore_pay!r}",
             ),
             (self._two_models or self.explore_pay == "scored", "explore_pay=control needs explore_scope=episode"),
+            (
+                self.explore_scale in ("shared", "own"),
+                f"explore_scale must be shared or own, not {self.explore_scale!r}",
+            ),
+            (self._two_models or self.explore_scale == "shared", "explore_scale=own needs explore_scope=episode"),
             (self.fit_on in fits, f"fit_on must be scored, control or all, not {self.fit_on!r}"),
         ]
         check(rules, subject="adversarial-surprise")
@@ -134,19 +144,21 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
         return ("explore", "control")
 
     def init(self, *, bodies: int, key: PRNGKeyArray) -> RunningMoments:
-        """Moments of the discounted return of Control's raw reward, which scale both rewards."""
-        return RunningMoments.start()
+        """Moments of the discounted return of Control's raw reward, which scale both rewards; with Explore's own scale,
+        those of both roles' returns, Control's first."""
+        return RunningMoments.start((2,) if self._two_scales else ())
 
     def start(self, timestep: TimeStep, before: DensityMemory | None = None) -> DensityMemory:
         """Resets θ with the episode, unless its scope is a lifetime or the game continues."""
         stats = self.density.init(self.spec.modelled_shape)
         own = stats if self._two_models else None
+        explore_return = jnp.float32(0) if self._two_scales else None
         frames, small = first_frames(timestep.obs, self.stack), first_small(self.spec, timestep.obs)
         if self.rounds and before is not None:
             return dataclasses.replace(before, frames=frames, small=small)
         if self.scope == "lifetime" and before is not None:
             stats = before.stats
-        return DensityMemory(frames, stats, jnp.int32(0), jnp.float32(0), small, own)
+        return DensityMemory(frames, stats, jnp.int32(0), jnp.float32(0), small, own, explore_return)
 
     def turn(self, memory: DensityMemory) -> Int[Array, ""]:
         return self.role_at(memory.time)
@@ -180,14 +192,17 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
             emptied = self.density.init(self.spec.modelled_shape)
             stats = tree.select(time % self.round_length == 0, emptied, stats)
         reward = self._paid(memory.stats, log_prob, scored)
-        explore = episode_stats = None
+        explore = episode_stats = explore_discounted = None
         if self._two_models:
             counts = is_control if self.explore_pay == "control" else scored
             explore = self._paid(memory.episode_stats, self.density.log_prob(memory.episode_stats, seen), counts)
             episode_stats = added(memory.episode_stats, enters | counts)
         discounted = self.gamma * memory.discounted + reward
-        memory = DensityMemory(push(memory.frames, obs), stats, time, discounted, small, episode_stats)
-        return self._next_game(memory), Signal(reward, scored, discounted, -log_prob, explore)
+        if self._two_scales:
+            explore_discounted = self.gamma * memory.explore_discounted + explore
+        frames = push(memory.frames, obs)
+        memory = DensityMemory(frames, stats, time, discounted, small, episode_stats, explore_discounted)
+        return self._next_game(memory), Signal(reward, scored, discounted, -log_prob, explore, explore_discounted)
 
     def _next_game(self, memory: DensityMemory) -> DensityMemory:
         """Resets the clock and the models after a game's last round; without `rounds`, `start` does so."""
@@ -200,6 +215,7 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
             time=jnp.int32(0),
             discounted=jnp.float32(0),
             episode_stats=emptied if self._two_models else None,
+            explore_discounted=jnp.float32(0) if self._two_scales else None,
         )
         return tree.select(memory.time == self.rounds * self.round_length, fresh, memory)
 
@@ -209,18 +225,28 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
         return jnp.where(paid, log_prob, 0.0)
 
     def score(self, learnt: RunningMoments, rollout: Rollout) -> tuple[RunningMoments, dict[str, Score]]:
-        """Control's reward is log p_θ, Explore's minus its sum over the next Control turn, both on one scale."""
+        """Control's reward is log p_θ, Explore's minus its sum over the next Control turn, both on one scale unless
+        Explore has its own."""
         signal: Signal = rollout.signal
-        learnt = update_moments(learnt, signal.discounted[rollout.old :].reshape(-1))
-        control = signal.log_prob * scale(learnt)
+        returns = signal.discounted
+        if self._two_scales:
+            returns = jnp.stack([signal.discounted, signal.explore_discounted], axis=-1)
+        learnt = update_moments(learnt, returns[rollout.old :])
+        control_scale, explore_scale = self._scales(learnt)
+        control = signal.log_prob * control_scale
         shown = signal.log_prob if signal.explore_log_prob is None else signal.explore_log_prob
         cut = jnp.zeros_like(rollout.terminated) if self.rounds else ended(rollout)
-        explore = explore_reward(shown * scale(learnt), rollout.decision.role == CONTROL, cut)
+        explore = explore_reward(shown * explore_scale, rollout.decision.role == CONTROL, cut)
         settled = explore_settled(rollout.decision.role, rollout.next_role, cut)
         return learnt, {
             "explore": dataclasses.replace(self._stream(rollout, explore), settled=settled),
             "control": self._stream(rollout, control),
         }
+
+    def _scales(self, learnt: RunningMoments) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Factors on Control's and on Explore's rewards."""
+        factors = scale(learnt)
+        return (factors[0], factors[1]) if self._two_scales else (factors, factors)
 
     def _stream(self, rollout: Rollout, reward: Float[Array, "T B"]) -> Score:
         """One stream that ends with the episode or, with `rounds`, never."""
@@ -260,7 +286,9 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
             f"{role}/step_surprise": mean_where(rollout.decision.role == index, rollout.signal.surprise)
             for index, role in enumerate(self.roles)
         }
-        return learnt, {"reward_scale": scale(learnt), **by_role}
+        control, explore = self._scales(learnt)
+        own = {"explore_reward_scale": explore} if self._two_scales else {}
+        return learnt, {"reward_scale": control, **own, **by_role}
 
     @property
     def density(self) -> AbstractDensity:
@@ -286,6 +314,11 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     def _two_models(self) -> bool:
         """Whether Explore has its own density model."""
         return self.explore_scope == "episode"
+
+    @property
+    def _two_scales(self) -> bool:
+        """Whether Explore's reward has its own scale."""
+        return self.explore_scale == "own"
 
     @property
     def _control_first(self) -> bool:

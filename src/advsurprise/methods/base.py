@@ -204,6 +204,8 @@ class DensityMemory(eqx.Module):
     as it is."""
     episode_stats: CategoricalStats | GaussianStats | None = None
     """Sufficient statistics of a second model, reset only with the episode; None if there is only one model."""
+    explore_discounted: Float[Array, ""] | None = None
+    """As `discounted`, for a second role that has its own scale; None if there is none."""
 
 
 def first_frames(obs: Shaped[Array, "..."], stack: int) -> Frames:
