@@ -41,6 +41,11 @@ WHOLE_TURN = {"method.explore_pay": "control"}
 """Explore is rewarded for all of Control's steps, not only the scored ones."""
 BEST = turns(16, 8) | QUARTER | TWO_MODELS | WHOLE_TURN
 """The best variant so far that does not forget the rooms it has learned to visit."""
+OWN_SCALE = {"method.explore_scale": "own"}
+"""Explore's reward is divided by the standard deviation of its own return, not of Control's."""
+LESS_ENTROPY = {"ppo.entropy_coef": 0.003}
+SCALED = TWO_MODELS | WHOLE_TURN | QUARTER | LESS_ENTROPY | OWN_SCALE
+"""Two models with Explore's own scale, without turns."""
 FALLING = {"ppo.lr_end_steps": STEPS}
 """The learning rate decays to 0 at the end."""
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -65,7 +70,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "turns-16/8 large two-models": turns(16, 8) | QUARTER | TWO_MODELS,
     "turns-16/8 large two-models whole-turn": BEST,
     "turns-16/8 large two-models whole-turn gamma-0.995": BEST | {"method.gamma": 0.995},
-    "turns-16/8 large two-models whole-turn entropy-0.003": BEST | {"ppo.entropy_coef": 0.003},
+    "turns-16/8 large two-models whole-turn entropy-0.003": BEST | LESS_ENTROPY,
     "turns-16/8 large two-models whole-turn falling-rate": BEST | FALLING,
     "turns-16/8 large two-models whole-turn lambda-0.98": BEST | {"ppo.gae_lambda": 0.98},
     "turns-24/8 large two-models whole-turn": BEST | turns(24, 8),
@@ -73,10 +78,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "turns-20/12 large two-models whole-turn falling-rate": BEST | turns(20, 12) | FALLING,
     "turns-12/4 large two-models whole-turn falling-rate": BEST | turns(12, 4) | FALLING,
     "turns-12/4 large two-models whole-turn": BEST | turns(12, 4),
-    "turns-12/4 large two-models whole-turn entropy-0.003": BEST | turns(12, 4) | {"ppo.entropy_coef": 0.003},
+    "turns-12/4 large two-models whole-turn entropy-0.003": BEST | turns(12, 4) | LESS_ENTROPY,
     "turns-12/4 large two-models whole-turn gamma-0.995": BEST | turns(12, 4) | {"method.gamma": 0.995},
     "turns-8/4 large two-models whole-turn": BEST | turns(8, 4),
     "turns-6/2 large two-models whole-turn": BEST | turns(6, 2),
+    "turns-12/4 own-scale": SCALED | turns(12, 4),
+    "turns-12/4 own-scale scored": SCALED | turns(12, 4) | {"method.explore_pay": "scored"},
+    "turns-12/4 own-scale entropy-0.01": SCALED | turns(12, 4) | {"ppo.entropy_coef": 0.01},
+    "turns-12/4 own-scale gamma-0.995": SCALED | turns(12, 4) | {"method.gamma": 0.995},
+    "turns-8 own-scale": SCALED | turns(8),
+    "turns-16/8 own-scale": SCALED | turns(16, 8),
+    "turns-32 own-scale": SCALED | turns(32),
     "turns-32 middle": MIDDLE,
     "turns-32 middle no-prior": MIDDLE | NO_PRIOR,
     "turns-16 middle no-prior": turns(16) | MIDDLE | NO_PRIOR,
