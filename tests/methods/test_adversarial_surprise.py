@@ -90,11 +90,19 @@ def test_explore_can_be_paid_by_the_episodes_model_and_control_by_the_rounds(pay
     _compare(SPEC, scope="round", explore_scope="episode", explore_pay=explore_pay, **fields)
 
 
+@pytest.mark.parametrize(("explore_pay", "rounds"), [("scored", 0), ("control", 0), ("control", 2)])
+def test_explores_reward_can_be_scaled_by_its_own_return(explore_pay, rounds):
+    fields = {"fit_on": "scored", "first": "explore", "pay_prior": False, "rounds": rounds, **FIELDS[1]}
+    _compare(SPEC, scope="round", explore_scope="episode", explore_pay=explore_pay, explore_scale="own", **fields)
+
+
 def test_a_model_of_explores_own_needs_another_scope():
     with pytest.raises(UserError, match="needs scope=round"):
         AdversarialSurprise(SPEC, scope="episode", explore_scope="episode")
     with pytest.raises(UserError, match="needs explore_scope=episode"):
         AdversarialSurprise(SPEC, explore_pay="control")
+    with pytest.raises(UserError, match="explore_scale=own needs explore_scope=episode"):
+        AdversarialSurprise(SPEC, explore_scale="own")
 
 
 def test_real_observations_are_scored_by_a_gaussian():
@@ -132,11 +140,14 @@ def _compare(spec, *, lengths, **fields):
     shown = log_prob
     if method.explore_scope == "episode":
         every = method.explore_pay == "control"
-        others = {"scope": "episode", "explore_scope": "same", "explore_pay": "scored"}
+        others = {"scope": "episode", "explore_scope": "same", "explore_pay": "scored", "explore_scale": "shared"}
         alone = AdversarialSurprise(spec, **fields | others | ({"quiet": 0.0} if every else {}))
         shown = _bodies([reference(alone, played, body, spec.observation_kind)[2] for body in range(BODIES)])
         assert not np.allclose(shown, log_prob)
-    returns = _bodies([discounted_returns(log_prob[:, b], over[:, b], method.gamma) for b in range(BODIES)])
+    returns, explore_returns = (
+        _bodies([discounted_returns(each[:, b], over[:, b], method.gamma) for b in range(BODIES)])
+        for each in (log_prob, shown)
+    )
     assert (np.asarray(rollout.decision.role) == (roles == "control")).all()
     assert (np.asarray(rollout.signal.scored) == scored).all()
     np.testing.assert_allclose(rollout.signal.log_prob, log_prob, rtol=1e-5, atol=1e-5)
@@ -146,11 +157,14 @@ def _compare(spec, *, lengths, **fields):
     middle = 37
     for begin, end in ((0, middle), (middle, STEPS)):
         learnt, scores = method.score(learnt, _part(rollout, begin, end))
-        scale = scale_of(returns[:end])
+        scale = explore_scale = scale_of(returns[:end])
+        if method.explore_scale == "own":
+            explore_scale = scale_of(explore_returns[:end])
+            assert not np.isclose(explore_scale, scale)
         now = slice(begin, end)
         pay = _bodies([explore_pay(roles[now, b], shown[now, b], cut[now, b]) for b in range(BODIES)])
         np.testing.assert_allclose(scores["control"].reward[..., 0], log_prob[now] * scale, rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(scores["explore"].reward[..., 0], pay * scale, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(scores["explore"].reward[..., 0], pay * explore_scale, rtol=1e-5, atol=1e-5)
         settled = _bodies([_settled(roles[begin:, b], cut[begin:, b], end - begin) for b in range(BODIES)])
         is_explore = roles[now] == "explore"
         assert (np.asarray(scores["explore"].settled)[is_explore] == settled[is_explore]).all()
