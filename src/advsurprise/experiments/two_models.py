@@ -5,7 +5,7 @@ Its runs are in the folder of `coverage`, which shares two of its arms.
 
 from advsurprise.experiments.figure import Arm, Claim, Figure, Results
 from advsurprise.experiments.settings import FOUR, arms, turns
-from advsurprise.experiments.variants import LESS_ENTROPY, NO_PRIOR, OWN_SCALE, QUARTER, TWO_MODELS, WHOLE_TURN
+from advsurprise.experiments.variants import LESS_ENTROPY, NO_PRIOR, QUARTER, TWO_MODELS, WHOLE_TURN
 from advsurprise.experiments.verdicts import Values, mean, more, verdict
 
 WORLD, EPISODE, STILLED = "rooms/four", "end/rooms_episode", "end/stilled"
@@ -21,7 +21,7 @@ SAME = turns(12, 4) | QUARTER | LESS_ENTROPY
 """Turns, batch and entropy bonus of the variant and of the single model that it is compared with."""
 ARMS = arms("as", "as-round") | {
     "as-large": Arm("one model, same turns and batch", "adversarial-surprise", SAME | NO_PRIOR),
-    OURS: Arm("two models", "adversarial-surprise", SAME | TWO_MODELS | WHOLE_TURN | OWN_SCALE),
+    OURS: Arm("two models", "adversarial-surprise", SAME | TWO_MODELS | WHOLE_TURN),
 }
 
 

@@ -86,6 +86,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "turns-12/4 own-scale scored": SCALED | turns(12, 4) | {"method.explore_pay": "scored"},
     "turns-12/4 own-scale entropy-0.01": SCALED | turns(12, 4) | {"ppo.entropy_coef": 0.01},
     "turns-12/4 own-scale gamma-0.995": SCALED | turns(12, 4) | {"method.gamma": 0.995},
+    "turns-12/4 own-scale falling-rate": SCALED | turns(12, 4) | FALLING,
     "turns-8 own-scale": SCALED | turns(8),
     "turns-16/8 own-scale": SCALED | turns(16, 8),
     "turns-32 own-scale": SCALED | turns(32),
