@@ -17,6 +17,8 @@ PUBLISHED = (
 )
 """Figures whose claims are in the documentation."""
 ROOMS, STILLED = "end/rooms_episode", "end/stilled"
+OWN_SCALE = "own-scale"
+"""In the names of variants in which Explore's reward has its own scale."""
 
 
 def claims(figure: str) -> Callable[[pathlib.Path], str]:
@@ -83,6 +85,28 @@ def two_models(results: pathlib.Path) -> str:
     return _variants(rows, dict.fromkeys((*DRAWN, *further)))
 
 
+def own_scale(results: pathlib.Path) -> str:
+    """Rooms visited and stilled over training by the variants in which Explore's reward has its own scale."""
+    rows = [row for row in read_csv(results / "variants.csv") if OWN_SCALE in row["arm"]]
+    return _over_training(rows, (6e6, 10e6, 15e6, 20e6))
+
+
+def long_own_scale(results: pathlib.Path) -> str:
+    """The same for ten seeds and 50M steps, beside one model with the same turns and batch."""
+    return _over_training(read_csv(results / "two_models_own_scale_h200.csv"), (10e6, 20e6, 30e6, 40e6, 50e6))
+
+
+def _over_training(rows: Sequence[dict[str, Any]], ends: Sequence[float], before: float = 2e6) -> str:
+    """Rooms visited and stilled by every arm, means over the `before` steps before each of `ends`."""
+    made = []
+    for name in dict.fromkeys(row["arm"] for row in rows):
+        mine = [row for row in rows if row["arm"] == name]
+        for column, label in ((ROOMS, "rooms"), (STILLED, "stilled")):
+            cells = [over_seeds(seed_means(mine, column, end - before, end), 2) for end in ends]
+            made.append((name, label, *cells))
+    return markdown(("variant", "", *(f"{end / 1e6:.0f}M" for end in ends)), made, left=2)
+
+
 def _variants(rows: Sequence[dict[str, Any]], names: Iterable[str]) -> str:
     made = []
     for name in names:
@@ -107,4 +131,6 @@ TABLES: dict[str, Callable[[pathlib.Path], str]] = {
     "tuning": tuned,
     "variants": varied,
     "variants-two-models": two_models,
+    "variants-own-scale": own_scale,
+    "two-models-own-scale": long_own_scale,
 }
