@@ -107,6 +107,17 @@ def _over_training(rows: Sequence[dict[str, Any]], ends: Sequence[float], before
     return markdown(("variant", "", *(f"{end / 1e6:.0f}M" for end in ends)), made, left=2)
 
 
+def pay_by_room(results: pathlib.Path) -> str:
+    """Explore's mean pay for a step of Control, by where the body is, for every run and training seed."""
+    made = []
+    for run in json.loads((results / "pay_by_room_cpu.json").read_text()):
+        for row in run["rows"]:
+            places = [place for name, place in row.items() if name != "seed"]
+            made.append((run["run"], str(row["seed"]), *(f"{each['pay']:.0f} ({each['steps']})" for each in places)))
+    head = ("run", "seed", "dark room", "noisy room, lights on", "noisy room, stilled")
+    return markdown(head, made, left=2)
+
+
 def _variants(rows: Sequence[dict[str, Any]], names: Iterable[str]) -> str:
     made = []
     for name in names:
@@ -132,5 +143,6 @@ TABLES: dict[str, Callable[[pathlib.Path], str]] = {
     "variants": varied,
     "variants-two-models": two_models,
     "variants-own-scale": own_scale,
+    "pay-by-room": pay_by_room,
     "two-models-own-scale": long_own_scale,
 }
