@@ -82,6 +82,18 @@ def scored(results: pathlib.Path) -> str:
     return _by_player(games)
 
 
+def long_run(results: pathlib.Path) -> str:
+    """Table of scores in Take Cover over two million steps with the paper's turns, by stage and player."""
+    rows = read_csv(results / "take_cover_long_cpu_frozen.csv")
+    steps = sorted({row["step"] for row in rows})
+    stages = {step: [row for row in rows if row["step"] == step] for step in steps}
+    lines = []
+    for step, stage in stages.items():
+        by_player = [[row[SCORE] for row in stage if row["player"] == player] for player in PLAYERS]
+        lines.append((f"{step / 1e6:.2f}M", *(over_seeds(values, 0) if values else "" for values in by_player)))
+    return markdown(("steps", *PLAYERS.values()), lines)
+
+
 def _by_player(games: dict[str, list[dict[str, Any]]]) -> str:
     """Scores of both roles in turn and of each alone, from the rows of every game."""
     lines = []
@@ -97,4 +109,5 @@ TABLES: dict[str, Callable[[pathlib.Path], str]] = {
     "games-take-cover": scores("doom-zero-shot", "doom/take-cover", 0),
     "games-lives": lives,
     "games-scored": scored,
+    "games-long": long_run,
 }
