@@ -38,13 +38,14 @@ class PayByRoom:
 def measure(args: PayByRoom) -> list[dict[str, Any]]:
     """Plays every training seed's policies; returns one row each."""
     trained = load(args.run)
-    if not isinstance(trained.agents[0].method, AdversarialSurprise) or not trained.config.env.startswith("rooms/"):
+    method = trained.agents[0].method
+    if not isinstance(method, AdversarialSurprise) or not trained.config.env.startswith("rooms/"):
         raise UserError(f"{args.run} is not a run of adversarial-surprise in a room world")
     world = envs.make(trained.config.env, **trained.config.env_fields)
     collector = ScanCollector(world, args.episodes, world.spec.max_steps)
     episode = jax.jit(lambda agent: _episode(collector, agent))
     seeds = zip(trained.config.seeds, trained.agents, strict=True)
-    return [{"seed": seed} | by_room(*_paid(agent.method, episode(agent))) for seed, agent in seeds]
+    return [{"seed": seed} | by_room(*_paid(method, episode(agent))) for seed, agent in seeds]
 
 
 def _episode(collector: ScanCollector, agent: Agent) -> Rollout:

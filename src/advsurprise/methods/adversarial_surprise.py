@@ -197,9 +197,9 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
             counts = is_control if self.explore_pay == "control" else scored
             explore = self._paid(memory.episode_stats, self.density.log_prob(memory.episode_stats, seen), counts)
             episode_stats = added(memory.episode_stats, enters | counts)
+            if memory.explore_discounted is not None:
+                explore_discounted = self.gamma * memory.explore_discounted + explore
         discounted = self.gamma * memory.discounted + reward
-        if self._two_scales:
-            explore_discounted = self.gamma * memory.explore_discounted + explore
         frames = push(memory.frames, obs)
         memory = DensityMemory(frames, stats, time, discounted, small, episode_stats, explore_discounted)
         return self._next_game(memory), Signal(reward, scored, discounted, -log_prob, explore, explore_discounted)
@@ -229,7 +229,7 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
         Explore has its own."""
         signal: Signal = rollout.signal
         returns = signal.discounted
-        if self._two_scales:
+        if signal.explore_discounted is not None:
             returns = jnp.stack([signal.discounted, signal.explore_discounted], axis=-1)
         learnt = update_moments(learnt, returns[rollout.old :])
         control_scale, explore_scale = self._scales(learnt)
