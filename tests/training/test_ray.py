@@ -15,7 +15,8 @@ from advsurprise.training.metrics import read_rows
 from advsurprise.training.ray_jobs import MARK
 
 pytestmark = pytest.mark.ray
-UPDATES = 200
+UPDATES = 1000
+"""Enough that a run is far from its end when its node is dead, which takes a second or so."""
 WORDS = [
     *("sweep", "--env", "ladder/game", "--method", "task", "--steps", str(20 * UPDATES), "--bodies", "2"),
     *("--set", "rollout=10", "--set", "ppo.epochs=1", "--set", "ppo.minibatch=8", "--set", "save_every=5"),
@@ -51,9 +52,9 @@ def nodes(short_folder, monkeypatch):
 
 
 def _begun_on(folder: pathlib.Path, node: str) -> str | None:
-    """The run that a node trains and has a tenth of."""
+    """The run that a node trains and has a fiftieth of."""
     for log in folder.glob("*.log"):
-        if node in log.read_text() and len(read_rows(folder / log.stem / "metrics.jsonl")) > UPDATES // 10:
+        if node in log.read_text() and len(read_rows(folder / log.stem / "metrics.jsonl")) > UPDATES // 50:
             return log.stem
     return None
 
