@@ -31,6 +31,8 @@ def test_an_agent_of_the_zoo_is_played():
     assert all(place["pay"] > 0 for place in places if place["steps"])
 
 
-def test_other_methods_are_refused():
+def test_other_methods_and_no_episodes_are_refused():
     with pytest.raises(UserError, match="not a run of adversarial-surprise in a room world"):
         pay_by_room.measure(pay_by_room.PayByRoom(pathlib.Path("zoo:rooms-four-rnd")))
+    with pytest.raises(UserError, match="at least 1, not 0"):
+        pay_by_room.measure(pay_by_room.PayByRoom(pathlib.Path("zoo:rooms-four"), episodes=0))

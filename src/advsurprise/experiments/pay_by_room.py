@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from advsurprise import envs
 from advsurprise.api import EVALUATION_SEED, load
 from advsurprise.errors import UserError
-from advsurprise.experiments.runs import script
+from advsurprise.experiments.runs import say, script
 from advsurprise.learning.collect import ScanCollector
 from advsurprise.learning.interaction import Agent
 from advsurprise.methods.adversarial_surprise import CONTROL, AdversarialSurprise
@@ -37,10 +37,13 @@ class PayByRoom:
 
 def measure(args: PayByRoom) -> list[dict[str, Any]]:
     """Plays every training seed's policies; returns one row each."""
+    if args.episodes < 1:
+        raise UserError(f"--episodes must be at least 1, not {args.episodes}")
     trained = load(args.run)
     method = trained.agents[0].method
     if not isinstance(method, AdversarialSurprise) or not trained.config.env.startswith("rooms/"):
         raise UserError(f"{args.run} is not a run of adversarial-surprise in a room world")
+    say(f"{args.run}: {args.episodes} episodes of each of {len(trained.agents)} training seeds")
     world = envs.make(trained.config.env, **trained.config.env_fields)
     collector = ScanCollector(world, args.episodes, world.spec.max_steps)
     episode = jax.jit(lambda agent: _episode(collector, agent))
