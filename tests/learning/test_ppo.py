@@ -14,8 +14,9 @@ from advsurprise.config import PPOConfig
 from advsurprise.learning import fit as fit_module
 from advsurprise.learning import ppo
 from advsurprise.learning.fit import MaskedRows, StaticRows, fit
+from advsurprise.learning.learn import role_metrics
 from advsurprise.learning.networks import ActorCritic
-from advsurprise.types import EnvSpec, View
+from advsurprise.types import EnvSpec, Score, View
 
 SPEC = EnvSpec("bandit", (2,), "float32", "vector", 0, 3, 0, ())
 CFG = PPOConfig(minibatch=8, epochs=3)
@@ -149,7 +150,16 @@ def test_a_role_that_did_not_act_takes_no_step(getkey):
     policy, opt_state, metrics = _update(network, _batch(getkey()), CFG, getkey(), nobody)
     assert all(np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (network, policy)), strict=True))
     assert int(optax.tree.get(opt_state, "count")) == 0
-    assert float(metrics["grad_norm"]) == 0
+    assert all(jnp.isnan(value) for value in metrics.values())
+
+
+@pytest.mark.parametrize("samples", [0, 1])
+def test_a_role_without_samples_has_no_metrics(getkey, samples):
+    nothing = jnp.zeros((8, 4, 2))
+    score = Score(nothing, nothing, nothing > 0, nothing[..., 0], nothing)
+    metrics = role_metrics(_batch(getkey()), score, MaskedRows(jnp.arange(32) < samples))
+    assert float(metrics.pop("steps")) == samples
+    assert all(bool(jnp.isnan(value)) == (samples == 0) for value in metrics.values())
 
 
 @functools.partial(jax.jit, static_argnames="cfg")

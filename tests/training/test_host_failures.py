@@ -70,7 +70,11 @@ class Command:
         assert not left
         assert [path.name for path in self.work.iterdir()] == []
         assert [path.name for path in self.temporary.iterdir()] == []
-        assert {name for name in _shared() - self.shared if "ViZDoom" in name or "advsurprise" in name} == set()
+        # Segments of games that other tests are starting appear here too, and go within moments.
+        left = {name for name in _shared() - self.shared if "ViZDoom" in name or "advsurprise" in name}
+        while (left := left & _shared()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert left == set()
 
 
 def _children(pid: int) -> list[str]:
@@ -121,11 +125,13 @@ def test_a_worker_is_replaced_and_a_stopped_run_leaves_nothing(tmp_path, world, 
     assert len(lines) == 3, lines
     rows = command.rows()
     assert [row["workers_replaced"] for row in rows if row["workers_replaced"]] == [1.0]
-    [row] = [row for row in rows if row["workers_replaced"]]
-    # All episodes of the worker's bodies ended there; those of Freeway never end by themselves.
-    assert row["episodes"] >= 4 // len(workers)
+    # All episodes of the worker's bodies ended there, or on the first step of the next update if the worker died after
+    # one group's last step and before the other's; those of Freeway never end by themselves.
+    at = next(index for index, row in enumerate(rows) if row["workers_replaced"])
+    ended = sum(row["episodes"] for row in rows[at : at + 2])
+    assert ended >= 4 // len(workers)
     if world is ATARI:
-        assert sum(each["episodes"] for each in rows) == row["episodes"] == 4 // len(workers)
+        assert sum(row["episodes"] for row in rows) == ended == 4 // len(workers)
     command.check_nothing_left([*workers, *later])
 
 

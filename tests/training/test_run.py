@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import math
 import re
 import signal
 import subprocess
@@ -194,6 +195,14 @@ def test_losses_that_are_not_finite_stop_the_run_and_keep_the_last_good_checkpoi
         run.train(TINY, tmp_path, loop=Breaks())
     assert checkpoint.read_record(newest_record(tmp_path))["step"] == 5
     assert run.train(TINY, tmp_path, loop=loop).steps == 20 * 12
+
+
+def test_a_role_without_samples_has_no_loss_to_check(tmp_path):
+    row = {"step": 160, "seed": 4, "control/loss": math.nan, "control/value_loss": math.nan}
+    run.check_finite([row | {"control/steps": 0.0}], tmp_path)
+    for stops in ({"control/steps": 1.0}, {}, {"control/steps": 0.0, "predictor/loss": math.nan}):
+        with pytest.raises(run.NonFinite, match="of seed 4 is nan at step 160"):
+            run.check_finite([row | stops], tmp_path)
 
 
 def test_memory_that_runs_out_is_a_sentence_that_says_how_many_bodies_fit(tmp_path, loop, monkeypatch):

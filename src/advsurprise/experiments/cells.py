@@ -69,7 +69,9 @@ def with_interval(mean: float, low: float, high: float, digits: int) -> str:
 
 
 def over_seeds(values: Sequence[float], digits: int) -> str:
-    """Mean and Student's interval over training seeds."""
+    """Mean and Student's interval over training seeds; a single value has no interval, and none is an empty cell."""
+    if len(values) < 2:
+        return f"{values[0]:.{digits}f}" if values else ""
     seeds = estimate(np.asarray(values), over="training seeds")
     return with_interval(seeds["mean"], seeds["low"], seeds["high"], digits)
 

@@ -5,6 +5,8 @@ import pathlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from advsurprise.experiments import tuning, variants
 from advsurprise.experiments.cells import bootstrapped, markdown, over_seeds, read_csv, seed_means
 from advsurprise.experiments.figure import LAST, Results
@@ -19,6 +21,8 @@ PUBLISHED = (
 ROOMS, STILLED = "end/rooms_episode", "end/stilled"
 OWN_SCALE = "own-scale"
 """In the names of variants in which Explore's reward has its own scale."""
+FALLING_ROOMS, TURN = "turns-8 own-scale scored falling-10M", 8
+"""A run in which rooms fall, and the steps of its turns."""
 
 
 def claims(figure: str) -> Callable[[pathlib.Path], str]:
@@ -91,8 +95,13 @@ def own_scale(results: pathlib.Path) -> str:
     return _over_training(rows, (6e6, 10e6, 15e6, 20e6))
 
 
+def paid_by_both(results: pathlib.Path) -> str:
+    """The same for variants in which Explore was paid under both models."""
+    return _over_training(read_csv(results / "two_models_both_h200.csv"), (6e6, 10e6, 15e6, 20e6))
+
+
 def long_own_scale(results: pathlib.Path) -> str:
-    """The same for ten seeds and 50M steps, beside one model with the same turns and batch."""
+    """Rooms visited and stilled by ten seeds over 50M steps, beside one model with the same turns and batch."""
     return _over_training(read_csv(results / "two_models_own_scale_h200.csv"), (10e6, 20e6, 30e6, 40e6, 50e6))
 
 
@@ -105,6 +114,22 @@ def _over_training(rows: Sequence[dict[str, Any]], ends: Sequence[float], before
             cells = [over_seeds(seed_means(mine, column, end - before, end), 2) for end in ends]
             made.append((name, label, *cells))
     return markdown(("variant", "", *(f"{end / 1e6:.0f}M" for end in ends)), made, left=2)
+
+
+def falling_rooms(results: pathlib.Path) -> str:
+    """One run over training: rooms, steps in dark rooms, and what Explore is paid per turn."""
+    rows = [row for row in read_csv(results / "two_models_fall_cpu.csv") if row["arm"] == FALLING_ROOMS]
+    made = []
+    for end in (2e6, 3e6, 4e6, 5e6, 6e6, 8e6, 10e6):
+        now = [row for row in rows if end - 1e6 < row["step"] <= end]
+        rooms, stilled, dark = (_mean(now, column) for column in (ROOMS, STILLED, "end/dark_steps"))
+        pay = TURN * _mean(now, "explore/reward") / _mean(now, "explore_reward_scale")
+        made.append((f"{end / 1e6:.0f}M", f"{rooms:.2f}", f"{stilled:.2f}", f"{dark:.0f}", f"{pay:.0f}"))
+    return markdown(("steps", "rooms", "stilled", "steps in dark rooms", "Explore's pay per turn, nats"), made)
+
+
+def _mean(rows: Sequence[dict[str, Any]], column: str) -> float:
+    return float(np.mean([row[column] for row in rows]))
 
 
 def pay_by_room(results: pathlib.Path) -> str:
@@ -143,6 +168,8 @@ TABLES: dict[str, Callable[[pathlib.Path], str]] = {
     "variants": varied,
     "variants-two-models": two_models,
     "variants-own-scale": own_scale,
+    "variants-both": paid_by_both,
     "pay-by-room": pay_by_room,
+    "falling-rooms": falling_rooms,
     "two-models-own-scale": long_own_scale,
 }

@@ -31,8 +31,7 @@ def scores(figure: str, world: str, digits: int) -> Callable[[pathlib.Path], str
 def _cells(rows: list[dict[str, Any]], digits: int) -> tuple[str, ...]:
     cells = [f"{len(seeds)}" if len(seeds := {row["seed"] for row in rows}) > 1 else ""]
     for player in (SAMPLED, GREEDY):
-        values = [row[SCORE] for row in rows if row["player"] == player]
-        cells.append(over_seeds(values, digits) if len(values) > 1 else f"{values[0]:.{digits}f}" if values else "")
+        cells.append(over_seeds([row[SCORE] for row in rows if row["player"] == player], digits))
     return tuple(cells)
 
 
@@ -83,15 +82,17 @@ def scored(results: pathlib.Path) -> str:
 
 
 def long_run(results: pathlib.Path) -> str:
-    """Table of scores in Take Cover over two million steps with the paper's turns, by stage and player."""
+    """Table of scores in Take Cover over two million steps: sampled at every stage, other players at the end."""
     rows = read_csv(results / "take_cover_long_cpu_frozen.csv")
-    steps = sorted({row["step"] for row in rows})
-    stages = {step: [row for row in rows if row["step"] == step] for step in steps}
+    stages = sorted({row["step"] for row in rows})
+    columns = [(SAMPLED, step) for step in stages] + [(player, stages[-1]) for player in PLAYERS if player != SAMPLED]
     lines = []
-    for step, stage in stages.items():
-        by_player = [[row[SCORE] for row in stage if row["player"] == player] for player in PLAYERS]
-        lines.append((f"{step / 1e6:.2f}M", *(over_seeds(values, 0) if values else "" for values in by_player)))
-    return markdown(("steps", *PLAYERS.values()), lines)
+    for arm in (arm for arm in ARMS if arm in {row["arm"] for row in rows}):
+        mine = [row for row in rows if row["arm"] == arm]
+        cells = [[row[SCORE] for row in mine if (row["player"], row["step"]) == column] for column in columns]
+        lines.append((ARMS[arm].label, *(over_seeds(values, 0) for values in cells)))
+    heads = [f"{step / 1e6:.1f}M" for step in stages] + [name for player, name in PLAYERS.items() if player != SAMPLED]
+    return markdown(("method", *heads), lines)
 
 
 def _by_player(games: dict[str, list[dict[str, Any]]]) -> str:
@@ -99,8 +100,7 @@ def _by_player(games: dict[str, list[dict[str, Any]]]) -> str:
     lines = []
     for label, rows in games.items():
         by_player = [[row[SCORE] for row in rows if row["player"] == player] for player in PLAYERS]
-        cells = [over_seeds(values, 0) if len(values) > 1 else f"{values[0]:.0f}" for values in by_player]
-        lines.append((label, f"{len(by_player[0])}", *cells))
+        lines.append((label, f"{len(by_player[0])}", *(over_seeds(values, 0) for values in by_player)))
     return markdown(("game", "seeds", *PLAYERS.values()), lines)
 
 

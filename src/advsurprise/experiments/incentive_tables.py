@@ -30,11 +30,6 @@ def _read(docs_results: pathlib.Path) -> Results:
     return Results.read(docs_results.parent.parent / "results" / "incentive")
 
 
-def _cell(values: np.ndarray, digits: int) -> str:
-    """Mean and Student's interval over seeds; empty if there are no values."""
-    return over_seeds(values.tolist(), digits) if len(values) else ""
-
-
 def pay(scope: str, settings: Sequence[Setting], heads: Sequence[str]) -> Callable[[pathlib.Path], str]:
     """Table of the reward of every behaviour, without steps under an empty model."""
 
@@ -42,7 +37,7 @@ def pay(scope: str, settings: Sequence[Setting], heads: Sequence[str]) -> Callab
         results = _read(docs_results)
         lines = []
         for name, behaviour in BEHAVIOURS.items():
-            cells = [_cell(of(results, setting, scope, name), 2) for setting in settings]
+            cells = [over_seeds(of(results, setting, scope, name).tolist(), 2) for setting in settings]
             lines += [[behaviour.label, *cells]] if any(cells) else []
         return markdown(["Control", *heads], lines)
 
@@ -84,7 +79,8 @@ def explore(docs_results: pathlib.Path) -> str:
         cells = []
         for setting in (FOUR_32, SWITCH_32):
             stays = setting._replace(explore="stays")
-            cells += [_cell(of(results, stays, scope, name) - of(results, setting, scope, name), 2) for scope in SCOPES]
+            gains = [of(results, stays, scope, name) - of(results, setting, scope, name) for scope in SCOPES]
+            cells += [over_seeds(each.tolist(), 2) for each in gains]
         lines.append([behaviour.label, *cells])
     heads = [f"{world}, {scope}'s" for world in ("rooms/four", "rooms/switch") for scope in SCOPES]
     return markdown(["against Control that", *heads], lines)

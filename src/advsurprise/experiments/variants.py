@@ -46,6 +46,9 @@ OWN_SCALE = {"method.explore_scale": "own"}
 LESS_ENTROPY = {"ppo.entropy_coef": 0.003}
 SCALED = TWO_MODELS | WHOLE_TURN | QUARTER | LESS_ENTROPY | OWN_SCALE
 """Two models with Explore's own scale, without turns."""
+PAID_FOR_SCORED = {"method.explore_pay": "scored"}
+SHORT = PAID_FOR_SCORED | {"ppo.lr_end_steps": 6_500_000}
+"""To be trained for 6.5M steps."""
 FALLING = {"ppo.lr_end_steps": STEPS}
 """The learning rate decays to 0 at the end."""
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -83,13 +86,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "turns-8/4 large two-models whole-turn": BEST | turns(8, 4),
     "turns-6/2 large two-models whole-turn": BEST | turns(6, 2),
     "turns-12/4 own-scale": SCALED | turns(12, 4),
-    "turns-12/4 own-scale scored": SCALED | turns(12, 4) | {"method.explore_pay": "scored"},
+    "turns-12/4 own-scale scored": SCALED | turns(12, 4) | PAID_FOR_SCORED,
     "turns-12/4 own-scale entropy-0.01": SCALED | turns(12, 4) | {"ppo.entropy_coef": 0.01},
     "turns-12/4 own-scale gamma-0.995": SCALED | turns(12, 4) | {"method.gamma": 0.995},
     "turns-12/4 own-scale falling-rate": SCALED | turns(12, 4) | FALLING,
     "turns-8 own-scale": SCALED | turns(8),
     "turns-16/8 own-scale": SCALED | turns(16, 8),
     "turns-32 own-scale": SCALED | turns(32),
+    "turns-8 own-scale scored": SCALED | turns(8) | PAID_FOR_SCORED,
+    "turns-8 own-scale scored falling-6.5M": SCALED | turns(8) | SHORT,
+    "turns-9/7 own-scale scored falling-6.5M": SCALED | turns(9, 7) | SHORT,
     "turns-32 middle": MIDDLE,
     "turns-32 middle no-prior": MIDDLE | NO_PRIOR,
     "turns-16 middle no-prior": turns(16) | MIDDLE | NO_PRIOR,

@@ -168,7 +168,7 @@ class FitTask(Generic[Params]):
 
 
 FitResult = tuple[Params, optax.OptState, dict[str, Array]]
-"""Parameters, the optimiser's state, and metrics averaged over all steps."""
+"""Parameters, the optimiser's state, and metrics averaged over all steps; nan if there are none."""
 
 
 def fit(tasks: dict[str, FitTask], *, devices: Devices = ONE_DEVICE) -> dict[str, FitResult]:
@@ -201,7 +201,7 @@ def _in_one_loop(tasks: dict[str, FitTask]) -> dict[str, FitResult]:
         return [each.step(index, carry) for each, carry in zip(stacked, carries, strict=True)]
 
     carries = jax.lax.fori_loop(0, steps, step, [each.start() for each in stacked])
-    taken = jnp.maximum(steps, 1).astype(jnp.float32)
+    taken = jnp.asarray(steps, jnp.float32)
     ends = {}
     for names, each, carry in zip(groups.values(), stacked, carries, strict=True):
         ends |= dict(zip(names, each.apart(carry), strict=True))

@@ -184,15 +184,16 @@ def role_share(method: AbstractMethod, index: int) -> float:
 
 
 def role_metrics(batch: ppo.Batch, score: Score, rows: Rows) -> dict[str, Array]:
-    """Metrics of a role's samples, before it learns from them."""
+    """Metrics of a role's samples, before it learns from them; nan where it has none."""
     mine = rows.weights()
-    reward = score.reward.sum(-1).reshape(-1)
-    return {
+    reward, value, target = score.reward.sum(-1).reshape(-1), batch.value.sum(-1), batch.target.sum(-1)
+    metrics = {
         "reward": ppo.weighted_mean(reward, mine),
-        "steps": mine.sum(),
-        "value": ppo.weighted_mean(batch.value.sum(-1), mine),
-        "explained_variance": explained_variance(batch.value.sum(-1), batch.target.sum(-1), mine),
+        "value": ppo.weighted_mean(value, mine),
+        "explained_variance": explained_variance(value, target, mine),
     }
+    steps = mine.sum()
+    return {"steps": steps} | {name: jnp.where(steps > 0, value, jnp.nan) for name, value in metrics.items()}
 
 
 def explained_variance(

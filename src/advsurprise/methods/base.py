@@ -319,5 +319,5 @@ def ended(rollout: Rollout) -> Bool[Array, "T B"]:
 
 
 def mean_where(holds: Bool[Array, "T B"], x: Float[Array, "T B"]) -> Float[Array, ""]:
-    """Mean of x over the steps on which `holds`; 0 if there are none."""
-    return jnp.sum(jnp.where(holds, x, 0.0)) / jnp.maximum(jnp.sum(holds), 1).astype(jnp.float32)
+    """Mean of x over the steps on which `holds`; nan if there are none."""
+    return jnp.sum(jnp.where(holds, x, 0.0)) / jnp.sum(holds).astype(jnp.float32)

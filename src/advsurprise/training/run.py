@@ -211,10 +211,11 @@ def metric_rows(values: dict[str, Any], cfg: RunConfig, number: int, seconds: fl
 
 
 def check_finite(rows: list[dict[str, Any]], folder: pathlib.Path) -> None:
-    """Stops a run whose losses are not finite, before they are saved."""
+    """Stops a run whose losses are not finite, before they are saved. A role without samples has none."""
     for row in rows:
         for name, value in row.items():
-            if name.endswith("loss") and not math.isfinite(value):
+            learned = row.get(f"{name.rpartition('/')[0]}/steps") != 0
+            if name.endswith("loss") and learned and not math.isfinite(value):
                 raise NonFinite(
                     f"{name} of seed {row['seed']} is {value} at step {row['step']}: training stopped; the last good "
                     f"checkpoint in {folder / CHECKPOINTS} is kept; a lower ppo.lr may help"
