@@ -78,6 +78,12 @@ def test_a_full_disk_behind_standard_output_is_a_sentence():
     assert (done.returncode, done.stderr) == (4, b"advsurprise: No space left on device\n")
 
 
+@pytest.mark.parametrize("module", ["advsurprise", "advsurprise.cli.main"])
+def test_the_package_and_its_command_line_run_as_modules(module):
+    done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"advsurprise {__version__}\n")
+
+
 def test_version(capsys):
     assert _run(capsys, "--version").strip() == f"advsurprise {__version__}"
 

@@ -105,3 +105,7 @@ def _run(words: list[str]) -> None:
         args=words,
     )
     verb.run()
+
+
+if __name__ == "__main__":
+    main()
