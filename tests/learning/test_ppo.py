@@ -275,11 +275,11 @@ def test_the_learning_rate_is_constant_unless_asked():
 
 @pytest.mark.parametrize(("steps", "factor"), [(0, 1.0), (250, 0.75), (1000, 0.0), (5000, 0.0)])
 def test_the_rate_falls_linearly_in_environment_steps_and_stays_at_zero(steps, factor):
-    assert float(ppo.rate_factor(PPOConfig(lr_end_steps=1000), jnp.float32(steps))) == pytest.approx(factor)
+    assert float(ppo.rate_factor(1000, jnp.float32(steps))) == pytest.approx(factor)
 
 
 def test_without_an_end_the_rate_has_no_factor():
-    assert ppo.rate_factor(PPOConfig(), jnp.float32(5)) is None
+    assert ppo.rate_factor(0, jnp.float32(5)) is None
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,15 @@ SHORT = PAID_FOR_SCORED | {"ppo.lr_end_steps": 6_500_000}
 """To be trained for 6.5M steps."""
 FALLING = {"ppo.lr_end_steps": STEPS}
 """The learning rate decays to 0 at the end."""
+LATE = 13_000_000
+"""Steps for which the variants with an Explore that stops learning first are trained."""
+
+
+def first_explore(explore: int) -> dict[str, Any]:
+    """Explore's learning rate decays to 0 within so many steps, Control's within `LATE`; scored steps are paid."""
+    return PAID_FOR_SCORED | {"method.explore_lr_end_steps": explore, "ppo.lr_end_steps": LATE}
+
+
 VARIANTS: dict[str, dict[str, Any]] = {
     "turns-32": {},
     "turns-32 minibatch-1024 no-prior": {"ppo.minibatch": 1024} | NO_PRIOR,
@@ -96,6 +105,18 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "turns-8 own-scale scored": SCALED | turns(8) | PAID_FOR_SCORED,
     "turns-8 own-scale scored falling-6.5M": SCALED | turns(8) | SHORT,
     "turns-9/7 own-scale scored falling-6.5M": SCALED | turns(9, 7) | SHORT,
+    "turns-9/7 own-scale scored falling-8M": SCALED | turns(9, 7) | PAID_FOR_SCORED | {"ppo.lr_end_steps": 8_000_000},
+    "turns-9/7 own-scale scored falling-10M": SCALED | turns(9, 7) | PAID_FOR_SCORED | {"ppo.lr_end_steps": 10_000_000},
+    "turns-8 own-scale scored explore-5M": SCALED | turns(8) | first_explore(5_000_000),
+    "turns-8 own-scale scored explore-6.5M": SCALED | turns(8) | first_explore(6_500_000),
+    "turns-8 own-scale scored explore-8M": SCALED | turns(8) | first_explore(8_000_000),
+    "turns-9/7 own-scale scored explore-6.5M": SCALED | turns(9, 7) | first_explore(6_500_000),
+    "turns-9/7 own-scale scored explore-8M": SCALED | turns(9, 7) | first_explore(8_000_000),
+    "turns-10/6 own-scale scored explore-6.5M": SCALED | turns(10, 6) | first_explore(6_500_000),
+    "turns-10/6 own-scale scored explore-8M": SCALED | turns(10, 6) | first_explore(8_000_000),
+    "turns-12/4 own-scale scored explore-6.5M": SCALED | turns(12, 4) | first_explore(6_500_000),
+    "turns-12/4 own-scale scored explore-8M": SCALED | turns(12, 4) | first_explore(8_000_000),
+    "turns-12/4 own-scale explore-8M": SCALED | turns(12, 4) | first_explore(8_000_000) | WHOLE_TURN,
     "turns-32 middle": MIDDLE,
     "turns-32 middle no-prior": MIDDLE | NO_PRIOR,
     "turns-16 middle no-prior": turns(16) | MIDDLE | NO_PRIOR,

@@ -51,26 +51,27 @@ def learn(
     rollout: Rollout,
     cfg: PPOConfig,
     *,
-    rate: Float[Array, ""] | None = None,
+    steps: Float[Array, ""] | float = 0.0,
     devices: Devices = ONE_DEVICE,
     key: PRNGKeyArray,
 ) -> tuple[Learner, dict[str, Array]]:
     """Scores the rollout, estimates advantages, fits every role's policy and the method's own networks.
 
-    `rate` is a factor on the policies' learning rate (`ppo.rate_factor`).
+    `steps` is the number of environment steps before the rollout, for learning rates that decay.
     """
     agent, method = learner.agent, learner.agent.method
     method_key, *role_keys = jax.random.split(key, 1 + len(method.roles))
     window = rollout if learner.tail is None else joined(learner.tail.rollout, rollout)
     learnt, scores = method.score(agent.learnt, window)
     tasks, metrics, learned = method.fit_tasks(learnt, rollout, key=method_key), {}, {}
+    rates = role_rates(method, cfg, jnp.float32(steps))
     for index, (role, role_key) in enumerate(zip(method.roles, role_keys, strict=True)):
         if role not in learner.opt_states:
             continue
         done = None if learner.tail is None else learner.tail.learned[role]
         batch, rows, usable = role_batch(window, scores[role], index, method, learned=done, lam=cfg.gae_lambda)
         tasks[role] = ppo.fit_task(
-            agent.policies[role], learner.opt_states[role], batch, cfg, rows=rows, rate=rate, key=role_key
+            agent.policies[role], learner.opt_states[role], batch, cfg, rows=rows, rate=rates[role], key=role_key
         )
         metrics |= {f"{role}/{name}": value for name, value in role_metrics(batch, scores[role], rows).items()}
         learned[role] = usable
@@ -81,6 +82,13 @@ def learn(
     metrics |= named(fitted) | method_metrics | rollout_metrics(rollout, method)
     tail = None if learner.tail is None else next_tail(window, learned)
     return Learner(Agent(method, policies, learnt), opt_states, tail), metrics
+
+
+def role_rates(method: AbstractMethod, cfg: PPOConfig, steps: Float[Array, ""]) -> dict[str, Float[Array, ""] | None]:
+    """Factor on each role's learning rate; one array for roles that decay alike, which can then be fitted as one."""
+    ends = {role: method.lr_end_steps(role) or cfg.lr_end_steps for role in method.roles}
+    factors = {end: ppo.rate_factor(end, steps) for end in set(ends.values())}
+    return {role: factors[end] for role, end in ends.items()}
 
 
 def blank_tail(rollout: Rollout) -> Tail:

@@ -44,10 +44,10 @@ def optimiser(cfg: PPOConfig) -> optax.GradientTransformation:
     return optax.chain(optax.clip_by_global_norm(cfg.max_grad_norm), optax.adam(cfg.lr, eps=cfg.adam_eps))
 
 
-def rate_factor(cfg: PPOConfig, steps: Float[Array, ""]) -> Float[Array, ""] | None:
-    """max(0, 1 − steps / lr_end_steps): factor on the learning rate after `steps` environment steps, the same for all
-    roles; None if the rate is constant."""
-    return jnp.maximum(0.0, 1.0 - steps / cfg.lr_end_steps) if cfg.lr_end_steps else None
+def rate_factor(end_steps: int, steps: Float[Array, ""]) -> Float[Array, ""] | None:
+    """max(0, 1 − steps / end_steps): factor on the learning rate after `steps` environment steps; None if it is
+    constant (`end_steps` is 0)."""
+    return jnp.maximum(0.0, 1.0 - steps / end_steps) if end_steps else None
 
 
 def policy_loss(

@@ -83,6 +83,9 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     explore_scale: Literal["shared", "own"] = eqx.field(static=True, default="shared")
     """With explore_scope=episode, what Explore's reward is divided by: the standard deviation of Control's discounted
     return, or of its own."""
+    explore_lr_end_steps: int = eqx.field(static=True, default=0)
+    """Environment steps over which Explore's learning rate decays linearly to 0, while Control goes on learning against
+    a fixed Explore; 0: ppo.lr_end_steps, as for Control."""
     fit_on: Literal["scored", "control", "all"] = eqx.field(static=True, default="scored")
     """Which observations are added to the model: scored ones (appendix and authors' code), all of Control's, or all
     (Algorithm 1)."""
@@ -109,6 +112,10 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
             ),
             (0 <= self.quiet < 1, f"quiet must be at least 0 and below 1, not {self.quiet}"),
             (self.rounds >= 0, f"rounds must be at least 1, or 0 to end the game with the episode, not {self.rounds}"),
+            (
+                self.explore_lr_end_steps >= 0,
+                f"explore_lr_end_steps must be at least 0, not {self.explore_lr_end_steps}",
+            ),
             (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
             (0 <= self.gamma < 1, f"gamma must be at least 0 and below 1, not {self.gamma}"),
             (self.min_std >= 0, f"min_std must be at least 0, not {self.min_std}"),
@@ -142,6 +149,9 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     @property
     def roles(self) -> tuple[str, ...]:
         return ("explore", "control")
+
+    def lr_end_steps(self, role: str) -> int:
+        return self.explore_lr_end_steps if role == "explore" else 0
 
     def init(self, *, bodies: int, key: PRNGKeyArray) -> RunningMoments:
         """Moments of the discounted return of Control's raw reward, which scale both rewards; with Explore's own scale,

@@ -122,6 +122,10 @@ class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
         """Scale of the critic head's initial weights."""
         return 1.0
 
+    def lr_end_steps(self, role: str) -> int:
+        """Environment steps over which a role's learning rate decays linearly to 0; 0: `ppo.lr_end_steps`."""
+        return 0
+
     def action_bias(self, role: str) -> tuple[float, ...]:
         """Initial logits of a role's actions, the same number for all roles; `NEVER` for an action that it does not
         have."""

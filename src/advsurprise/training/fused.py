@@ -24,9 +24,9 @@ from advsurprise.training.state import (
     init_keys,
     primed,
     priming_length,
-    rate_factor,
     seed_keys,
     split_seeds,
+    steps_before,
     update_keys,
 )
 from advsurprise.tree import over_seeds
@@ -118,8 +118,8 @@ class Fused:
     def _update_seed(self, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
         carry, rollout = self._collect_seed(state)
         key = update_keys(state.key, state.update)[1]
-        rate = rate_factor(self.cfg, state.update)
-        learner, metrics = learn(state.learner, rollout, self.cfg.ppo, rate=rate, devices=self.devices, key=key)
+        steps = steps_before(self.cfg, state.update)
+        learner, metrics = learn(state.learner, rollout, self.cfg.ppo, steps=steps, devices=self.devices, key=key)
         return TrainState(learner, carry, state.update + 1, state.key), metrics
 
 

@@ -26,9 +26,9 @@ from advsurprise.training.state import (
     prime_keys,
     primed_by,
     priming_length,
-    rate_factor,
     seed_keys,
     split_seeds,
+    steps_before,
     update_keys,
 )
 from advsurprise.training.tensors import ANY_LENGTH
@@ -165,7 +165,7 @@ class Hosted:
         return make_learner(agent, self.cfg.ppo, tail=first_tail(agent, self.cfg.bodies, self.cfg.rollout))
 
     def _learn_seed(self, learner: Learner, rollout: Rollout, update: Int[Array, ""], key: PRNGKeyArray):
-        return learn(learner, rollout, self.cfg.ppo, rate=rate_factor(self.cfg, update), key=key)
+        return learn(learner, rollout, self.cfg.ppo, steps=steps_before(self.cfg, update), key=key)
 
 
 def open_world(cfg: RunConfig) -> Host:

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from advsurprise.config import RunConfig
-from advsurprise.learning import ppo
 from advsurprise.learning.collect import ScanCollector, rollout_shapes
 from advsurprise.learning.interaction import Agent
 from advsurprise.learning.learn import Learner, Tail, blank_tail
@@ -116,9 +115,9 @@ def first_tail(agent: Agent, bodies: int, length: int) -> Tail | None:
     return blank_tail(rollout_shapes(agent, bodies, lookback)) if lookback else None
 
 
-def rate_factor(cfg: RunConfig, update: Int[Array, ""]) -> Float[Array, ""] | None:
-    """Factor on the policies' learning rate in update number `update`, from 0."""
-    return ppo.rate_factor(cfg.ppo, update.astype(jnp.float32) * cfg.steps_per_update)
+def steps_before(cfg: RunConfig, update: Int[Array, ""]) -> Float[Array, ""]:
+    """Environment steps before update number `update`, from 0."""
+    return update.astype(jnp.float32) * cfg.steps_per_update
 
 
 def update_keys(key: PRNGKeyArray, update: Int[Array, ""]) -> tuple[PRNGKeyArray, PRNGKeyArray]:
