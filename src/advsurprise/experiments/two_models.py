@@ -5,7 +5,15 @@ Its runs are in the folder of `coverage`, which shares two of its arms.
 
 from advsurprise.experiments.figure import Arm, Claim, Figure, Results
 from advsurprise.experiments.settings import FOUR, arms, turns
-from advsurprise.experiments.variants import LESS_ENTROPY, NO_PRIOR, QUARTER, TWO_MODELS, WHOLE_TURN
+from advsurprise.experiments.variants import (
+    LATE,
+    LESS_ENTROPY,
+    NO_PRIOR,
+    OWN_SCALE,
+    QUARTER,
+    TWO_MODELS,
+    first_explore,
+)
 from advsurprise.experiments.verdicts import Values, mean, more, verdict
 
 WORLD, EPISODE, STILLED = "rooms/four", "end/rooms_episode", "end/stilled"
@@ -17,11 +25,11 @@ TARGETS = {
     STILLED: (0.6, "share of the noisy rooms that are stilled", "two models still 60% of the noisy rooms"),
 }
 """Targets, their measures, and the claims that they are reached."""
-SAME = turns(12, 4) | QUARTER | LESS_ENTROPY
-"""Turns, batch and entropy bonus of the variant and of the single model that it is compared with."""
+SAME = turns(10, 6) | QUARTER | LESS_ENTROPY | {"ppo.lr_end_steps": LATE}
+"""Turns, batch, learning rate and entropy bonus of the variant and of the single model that it is compared with."""
 ARMS = arms("as", "as-round") | {
     "as-large": Arm("one model, same turns and batch", "adversarial-surprise", SAME | NO_PRIOR),
-    OURS: Arm("two models", "adversarial-surprise", SAME | TWO_MODELS | WHOLE_TURN),
+    OURS: Arm("two models", "adversarial-surprise", SAME | TWO_MODELS | OWN_SCALE | first_explore(8_000_000)),
 }
 
 
