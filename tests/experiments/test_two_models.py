@@ -5,6 +5,7 @@ import pytest
 
 from advsurprise.experiments import coverage, two_models
 from advsurprise.experiments.figure import Results
+from advsurprise.experiments.reproduce import config_of, make_request
 
 STILLED = {"as": 0.3, "as-round": 0.5, "as-large": 0.3}
 
@@ -29,6 +30,16 @@ def test_it_is_compared_with_the_runs_of_coverage():
         assert two_models.FIGURE.arms[arm] == coverage.FIGURE.arms[arm]
     for name in ("worlds", "steps", "batch", "seeds", "tuned"):
         assert getattr(two_models.FIGURE, name) == getattr(coverage.FIGURE, name)
+
+
+def test_its_own_arms_are_trained_until_their_learning_rate_is_zero():
+    request = make_request("two-models", scale="full")
+    configs = {arm: config_of(request, two_models.WORLD, arm) for arm in two_models.ARMS}
+    for arm in (two_models.OURS, "as-large"):
+        assert configs[arm].steps == configs[arm].ppo.lr_end_steps < configs["as"].steps == request.steps
+    assert configs[two_models.OURS].method_fields["explore_lr_end_steps"] < configs[two_models.OURS].ppo.lr_end_steps
+    short = make_request("two-models", scale="full", steps=1_000_000)
+    assert config_of(short, two_models.WORLD, two_models.OURS).steps == 1_000_000
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,15 @@
 """Which steps a role learns from, against plain loops."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from advsurprise.learning.learn import usable_steps
+from advsurprise.config import PPOConfig, RunConfig
+from advsurprise.learning.learn import role_rates, usable_steps
+from advsurprise.training.fused import Fused
 from advsurprise.types import Decision, Rollout, Score
 
 STEPS, BODIES, ROLES = 23, 40, 3
@@ -56,3 +60,51 @@ def test_a_step_is_learned_from_when_what_follows_it_is_known(index):
         assert float(last_value[body, 0]) == pytest.approx(value)
         seen.add(bool(waiting))
     assert seen == {True, False}
+
+
+EVERY = 32
+"""Environment steps of an update in the runs below."""
+
+
+def _policies(explore_end: int, common_end: int) -> list[dict]:
+    """Policies before and after each of three updates."""
+    cfg = RunConfig(
+        env="ladder/game",
+        method_fields={"k_explore": 1, "k_control": 3, "explore_lr_end_steps": explore_end},
+        bodies=2,
+        rollout=EVERY // 2,
+        steps=3 * EVERY,
+        ppo=PPOConfig(minibatch=4, lr_end_steps=common_end),
+    )
+    loop = Fused(cfg)
+    state = loop.init()
+    policies = [state.learner.agent.policies]
+    for _ in range(3):
+        state, _ = loop.update(state)
+        policies.append(state.learner.agent.policies)
+    return policies
+
+
+def _learns(policies: list[dict], role: str) -> list[bool]:
+    """Whether each update changes the role's policy."""
+    leaves = [jax.tree.leaves(each[role]) for each in policies]
+    return [any(bool((a != b).any()) for a, b in zip(*both, strict=True)) for both in itertools.pairwise(leaves)]
+
+
+def test_explore_can_stop_learning_before_control():
+    policies = _policies(explore_end=EVERY, common_end=0)
+    assert _learns(policies, "explore") == [True, False, False]
+    assert _learns(policies, "control") == [True, True, True]
+
+
+def test_without_an_end_of_its_own_explore_stops_with_control():
+    policies = _policies(explore_end=0, common_end=2 * EVERY)
+    assert _learns(policies, "explore") == _learns(policies, "control") == [True, True, False]
+
+
+def test_each_role_has_its_own_rate():
+    fields = {"k_explore": 1, "k_control": 3, "explore_lr_end_steps": 100}
+    method = Fused(RunConfig(env="ladder/game", method_fields=fields)).method
+    rates = role_rates(method, PPOConfig(lr_end_steps=400), jnp.float32(80))
+    assert {role: float(rate) for role, rate in rates.items()} == pytest.approx({"explore": 0.2, "control": 0.8})
+    assert role_rates(method, PPOConfig(), jnp.float32(80))["control"] is None

@@ -300,6 +300,7 @@ def test_how_much_of_a_turn_is_scored(quiet, k_control, scored):
         ({"quiet": 1.0}, "quiet must be at least 0 and below 1, not 1.0"),
         ({"quiet": -0.1}, "quiet must be at least 0 and below 1, not -0.1"),
         ({"rounds": -1}, "rounds must be at least 1, or 0 to end the game with the episode, not -1"),
+        ({"explore_lr_end_steps": -1}, "explore_lr_end_steps must be at least 0, not -1"),
         ({"stack": 0}, "stack must be at least 1, not 0"),
         ({"gamma": 1.0}, "gamma must be at least 0 and below 1, not 1.0"),
     ],

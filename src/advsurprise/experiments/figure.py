@@ -42,6 +42,12 @@ class Arm:
     """Whether it is trained; otherwise it has one seed and one update, and is played once."""
     alone: tuple[str, ...] = ()
     """Roles that are also played alone at the end of training."""
+    steps: int | None = None
+    """Environment steps after which its learning rate is 0 and training ends, if the figure's are more."""
+
+    def trained_for(self, steps: int) -> int:
+        """Environment steps in a figure of `steps`."""
+        return steps if self.steps is None else min(steps, self.steps)
 
 
 @dataclass(frozen=True)

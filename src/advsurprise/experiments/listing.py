@@ -46,7 +46,7 @@ def _cost(figure: Figure, scale: Scale) -> dict[str, Any]:
     if shared:
         size["trained_for"] = figure.trained_for
     learning = [arm for name, arm in figure.arms.items() if arm.learns and name not in shared]
-    total = len(worlds) * len(learning) * seeds * steps
+    total = len(worlds) * seeds * sum(arm.trained_for(steps) for arm in learning)
     starts = len(worlds) * len(learning) * figure.stages[scale]
     return size | {
         f"{where}_s": round(total / rate + starts * figure.starting_s[where]) for where, rate in figure.rates.items()

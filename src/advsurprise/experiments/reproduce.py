@@ -219,7 +219,9 @@ def config_of(request: Request, world: str, arm: str) -> RunConfig:
     chosen = dataclasses.replace(chosen, fields=tuned(figure.tuned).get(chosen.method, {}) | chosen.fields)
     fields = request.figure.worlds[world] | ({} if request.env_workers is None else {"workers": request.env_workers})
     batch = figure.batch_of(request.scale)
-    seeds, steps = (tuple(range(request.seeds)), request.steps) if chosen.learns else ((0,), batch.steps)
+    seeds, steps = (
+        (tuple(range(request.seeds)), chosen.trained_for(request.steps)) if chosen.learns else ((0,), batch.steps)
+    )
     return run_config(world, fields, chosen, seeds=seeds, steps=steps, batch=batch)
 
 

@@ -28,8 +28,13 @@ TARGETS = {
 SAME = turns(10, 6) | QUARTER | LESS_ENTROPY | {"ppo.lr_end_steps": LATE}
 """Turns, batch, learning rate and entropy bonus of the variant and of the single model that it is compared with."""
 ARMS = arms("as", "as-round") | {
-    "as-large": Arm("one model, same turns and batch", "adversarial-surprise", SAME | NO_PRIOR),
-    OURS: Arm("two models", "adversarial-surprise", SAME | TWO_MODELS | OWN_SCALE | first_explore(8_000_000)),
+    "as-large": Arm("one model, same turns and batch", "adversarial-surprise", SAME | NO_PRIOR, steps=LATE),
+    OURS: Arm(
+        "two models",
+        "adversarial-surprise",
+        SAME | TWO_MODELS | OWN_SCALE | first_explore(8_000_000),
+        steps=LATE,
+    ),
 }
 
 
