@@ -19,8 +19,13 @@ PUBLISHED = (
 )
 """Figures whose claims are in the documentation."""
 ROOMS, STILLED = "end/rooms_episode", "end/stilled"
-OWN_SCALE = "own-scale"
-"""In the names of variants in which Explore's reward has its own scale."""
+OWN_SCALE, STOPS = "own-scale", " explore-"
+"""In the names of variants in which Explore's reward has its own scale, and in which Explore stops learning first."""
+EARLIER = {
+    "shared_scale_h200": "turns of 12 and 4, the whole turn paid, constant rate",
+    "own_scale_h200": "the same, Explore's own scale",
+}
+"""Settings of earlier runs with two models on the seeds of the figures, by the file that holds them."""
 FALLING_ROOMS, TURN = "turns-8 own-scale scored falling-10M", 8
 """A run in which rooms fall, and the steps of its turns."""
 
@@ -92,7 +97,13 @@ def two_models(results: pathlib.Path) -> str:
 def own_scale(results: pathlib.Path) -> str:
     """Rooms visited and stilled over training by the variants in which Explore's reward has its own scale."""
     rows = [row for row in read_csv(results / "variants.csv") if OWN_SCALE in row["arm"]]
-    return _over_training(rows, (6e6, 10e6, 15e6, 20e6))
+    return _over_training([row for row in rows if STOPS not in row["arm"]], (6e6, 10e6, 15e6, 20e6))
+
+
+def explore_first(results: pathlib.Path) -> str:
+    """Rooms visited and stilled over training by the variants in which Explore stops learning before Control."""
+    rows = [row for row in read_csv(results / "variants.csv") if STOPS in row["arm"]]
+    return _over_training(rows, (4e6, 6e6, 8e6, 10e6, 13e6), before=1e6)
 
 
 def paid_by_both(results: pathlib.Path) -> str:
@@ -114,6 +125,19 @@ def _over_training(rows: Sequence[dict[str, Any]], ends: Sequence[float], before
             cells = [over_seeds(seed_means(mine, column, end - before, end), 2) for end in ends]
             made.append((name, label, *cells))
     return markdown(("variant", "", *(f"{end / 1e6:.0f}M" for end in ends)), made, left=2)
+
+
+def earlier_two_models(results: pathlib.Path) -> str:
+    """What frozen policies of ten seeds with earlier settings of two models did, beside one model each time."""
+    made = []
+    for file, settings in EARLIER.items():
+        rows = read_csv(results / f"two_models_{file}_frozen.csv")
+        for arm in dict.fromkeys(row["arm"] for row in rows):
+            mine = [row for row in rows if row["arm"] == arm]
+            name = "one model" if arm == "as-large" else "two models"
+            cells = [bootstrapped([row[column] for row in mine], 2) for column in (ROOMS, STILLED)]
+            made.append((name, settings, f"{mine[0]['step'] / 1e6:.0f}M", *cells))
+    return markdown(("variant", "settings", "steps", "rooms per episode", "stilled"), made, left=2)
 
 
 def falling_rooms(results: pathlib.Path) -> str:
@@ -168,6 +192,8 @@ TABLES: dict[str, Callable[[pathlib.Path], str]] = {
     "variants": varied,
     "variants-two-models": two_models,
     "variants-own-scale": own_scale,
+    "variants-explore-first": explore_first,
+    "two-models-earlier": earlier_two_models,
     "variants-both": paid_by_both,
     "pay-by-room": pay_by_room,
     "falling-rooms": falling_rooms,

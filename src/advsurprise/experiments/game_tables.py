@@ -55,6 +55,7 @@ LIVES = {
 PLAYERS = {SAMPLED: "both in turn, sampled", GREEDY: "greedy"} | {
     f"{role}{ALONE}": f"{role.capitalize()} alone" for role in ROLES
 }
+MEASURED = {SCORE: "Score of a whole game", "end/episode_length": "Steps per life"}
 
 
 def lives(results: pathlib.Path) -> str:
@@ -95,11 +96,23 @@ def long_run(results: pathlib.Path) -> str:
     return markdown(("method", *heads), lines)
 
 
-def _by_player(games: dict[str, list[dict[str, Any]]]) -> str:
-    """Scores of both roles in turn and of each alone, from the rows of every game."""
+def roles(figure: str, world: str) -> Callable[[pathlib.Path], str]:
+    """Table of scores and of steps per life, of all roles in turn and of each alone, for every arm with results."""
+
+    def make(results: pathlib.Path) -> str:
+        frozen = Results.read(results.parents[1] / "results" / figure).frozen
+        mine = {arm: [row for row in frozen if (row["world"], row["arm"]) == (world, arm)] for arm in ARMS}
+        played = {ARMS[arm].label: rows for arm, rows in mine.items() if rows}
+        return "\n".join(f"{label}:\n\n{_by_player(played, column)}" for column, label in MEASURED.items())
+
+    return make
+
+
+def _by_player(games: dict[str, list[dict[str, Any]]], column: str = SCORE) -> str:
+    """Scores, or another column, of both roles in turn and of each alone, from the rows of every game."""
     lines = []
     for label, rows in games.items():
-        by_player = [[row[SCORE] for row in rows if row["player"] == player] for player in PLAYERS]
+        by_player = [[row[column] for row in rows if row["player"] == player] for player in PLAYERS]
         lines.append((label, f"{len(by_player[0])}", *(over_seeds(values, 0) for values in by_player)))
     return markdown(("game", "seeds", *PLAYERS.values()), lines)
 
@@ -107,6 +120,7 @@ def _by_player(games: dict[str, list[dict[str, Any]]]) -> str:
 TABLES: dict[str, Callable[[pathlib.Path], str]] = {
     "games-freeway": scores("atari-zero-shot", "atari/freeway", 1),
     "games-take-cover": scores("doom-zero-shot", "doom/take-cover", 0),
+    "games-assault": roles("atari-zero-shot", "atari/assault"),
     "games-lives": lives,
     "games-scored": scored,
     "games-long": long_run,
