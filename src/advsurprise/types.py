@@ -215,12 +215,6 @@ class Views(eqx.Module):
         """Views of all steps and bodies, axes [T, B, …]."""
         return self.take(jnp.arange(self.time.size, dtype=jnp.int32).reshape(self.time.shape))
 
-    def after(self, before: "Views") -> "Views":
-        """Concatenates the views of two consecutive rollouts."""
-        frames = jnp.concatenate([before.frames, self.newest])
-        parts = ((each.age, each.features, each.time, each.goal) for each in (before, self))
-        return Views(frames, *jax.tree.map(lambda a, b: jnp.concatenate([a, b]), *parts))
-
     def last(self, steps: int) -> "Views":
         """Views of the last `steps` steps."""
         frames = self.frames[len(self.frames) - steps - self.size + 1 :]
@@ -228,17 +222,36 @@ class Views(eqx.Module):
         return Views(frames, *jax.tree.map(lambda leaf: leaf[leaf.shape[0] - steps :], parts))
 
 
+class ShiftedViews(eqx.Module):
+    """Views of equally many consecutive steps of every body, which may start at a different step for each."""
+
+    views: Views
+    """The views; row i of body b is from step `first[b]` + i."""
+    first: Int[Array, " B"]
+    """Each body's first step."""
+
+    def take(self, rows: Int[Array, "*n"]) -> View:
+        """Views of some steps of some bodies, numbered step · B + body; those of steps that are not kept mean
+        nothing."""
+        bodies = self.first.size
+        body = rows % bodies
+        row = jnp.clip(rows // bodies - self.first[body], 0, len(self.views.time) - 1)
+        return self.views.take(row * bodies + body)
+
+
 class JoinedViews(eqx.Module):
     """Views of two consecutive rollouts, not concatenated, since they may be large."""
 
-    before: Views
-    """Views of the first rollout."""
+    before: ShiftedViews
+    """Views kept of the first rollout."""
     now: Views
     """Views of the second rollout."""
+    old: int = eqx.field(static=True)
+    """Number of steps of the first rollout."""
 
     def take(self, rows: Int[Array, "*n"]) -> View:
         """Views of some steps of some bodies, numbered as if the rollouts were one."""
-        old = self.before.time.size
+        old = self.old * self.before.first.size
         both = self.before.take(jnp.minimum(rows, old - 1)), self.now.take(jnp.maximum(rows - old, 0))
 
         def choose(before: Array, now: Array) -> Array:
@@ -246,10 +259,21 @@ class JoinedViews(eqx.Module):
 
         return jax.tree.map(choose, *both)
 
-    def last(self, steps: int) -> Views:
-        """Views of the last `steps` steps."""
-        enough = steps <= len(self.now.time)
-        return self.now.last(steps) if enough else self.now.after(self.before).last(steps)
+    def keep(self, first: Int[Array, " B"], steps: int) -> Views:
+        """Views of `steps` steps of every body, from its `first` on."""
+        bodies = jnp.arange(first.size)
+
+        def gather(before: Array, now: Array, older: int = 0) -> Array:
+            """Rows of two arrays, each with `older` rows before its first step."""
+            step = first + jnp.arange(-older, steps, dtype=jnp.int32)[:, None]
+            row_before = jnp.clip(step - self.before.first + older, 0, len(before) - 1)
+            row_now = jnp.clip(step - self.old + older, 0, len(now) - 1)
+            is_old = (step < self.old - older).reshape(*step.shape, *[1] * (now.ndim - 2))
+            return jnp.where(is_old, before[row_before, bodies], now[row_now, bodies])
+
+        frames = gather(self.before.views.frames, self.now.frames, self.now.size - 1)
+        parts = ((each.age, each.features, each.time, each.goal) for each in (self.before.views, self.now))
+        return Views(frames, *jax.tree.map(gather, *parts))
 
 
 class Rollout(eqx.Module):

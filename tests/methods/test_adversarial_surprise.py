@@ -30,7 +30,7 @@ from advsurprise.errors import UserError
 from advsurprise.learning.learn import blank_tail, joined, next_tail, role_batch
 from advsurprise.learning.stats import scale
 from advsurprise.methods.adversarial_surprise import AdversarialSurprise
-from advsurprise.types import OVER_TIME, TimeStep
+from advsurprise.types import OVER_TIME, TimeStep, Views
 
 FIELDS = [
     # Turns of Explore and Control, quiet share, episode lengths, which repeat. They end within turns of either role.
@@ -60,9 +60,24 @@ def _settled(roles, ended, length):
 
 def _part(rollout, begin, end):
     """Steps `begin` to `end` of a rollout, as if collected on their own."""
-    steps = {name: jax.tree.map(lambda leaf: leaf[begin:end], getattr(rollout, name)) for name in (*OVER_TIME, "views")}
+    steps = {name: jax.tree.map(lambda leaf: leaf[begin:end], getattr(rollout, name)) for name in OVER_TIME}
     next_role = rollout.decision.role[end] if end < STEPS else rollout.next_role
-    return dataclasses.replace(rollout, **steps, next_role=next_role)
+    views = rollout.views
+    older = views.size - 1
+    parts = jax.tree.map(lambda leaf: leaf[begin:end], (views.age, views.features, views.time, views.goal))
+    views = Views(views.frames[begin : end + older], *parts)
+    return dataclasses.replace(rollout, **steps, next_role=next_role, views=views)
+
+
+def _numbered(rollout):
+    """Views in which everything is the number of its step, plus 1000 times that of its body; stacks of three."""
+    ended = np.asarray(rollout.terminated | rollout.truncated)
+    ages = np.zeros((STEPS, BODIES), np.int32)
+    for step in range(1, STEPS):
+        ages[step] = np.where(ended[step - 1], 0, ages[step - 1] + 1)
+    numbers = np.arange(-2, STEPS)[:, None] + 1000.0 * np.arange(BODIES)
+    frames, time = jnp.asarray(numbers[..., None], jnp.float32), jnp.asarray(numbers[2:], jnp.float32)
+    return Views(frames, jnp.asarray(ages), time[..., None], time, None)
 
 
 def _bodies(parts):
@@ -358,7 +373,9 @@ def test_every_step_is_learned_from_once_and_explore_for_the_whole_control_turn(
         "explore": _bodies([explore_pay(roles[:, b], log_prob[:, b], cut[:, b]) for b in range(BODIES)]),
         "control": log_prob,
     }
-    tail = blank_tail(_part(rollout, 0, method.lookback(7)))
+    rollout = dataclasses.replace(rollout, views=_numbered(rollout))
+    tail = blank_tail(_part(rollout, 0, method.lookback(7)), method.pending(7))
+    assert len(tail.rollout.views.views.time) == method.explore_steps < method.lookback(7)
     times = {role: np.zeros((STEPS, BODIES), int) for role in method.roles}
     begin, learnt = 0, method.init(bodies=BODIES, key=jax.random.key(0))
     score = jax.jit(method.score)
@@ -370,7 +387,14 @@ def test_every_step_is_learned_from_once_and_explore_for_the_whole_control_turn(
         usable = {}
         for index, role in enumerate(method.roles):
             done = tail.learned[role]
-            _, rows, usable[role] = role_batch(window, scores[role], index, method, learned=done, lam=0.9)
+            batch, rows, usable[role] = role_batch(window, scores[role], index, method, learned=done, lam=0.9)
+            chosen = np.flatnonzero(np.asarray(rows.mask))
+            seen = jax.tree.map(np.asarray, batch.view.take(jnp.asarray(chosen, jnp.int32)))
+            # The views, too, are those of the step: its number, and those of the steps whose frames are stacked.
+            numbers = begin - window.old + chosen // BODIES + 1000 * (chosen % BODIES)
+            assert (seen.time == numbers).all()
+            assert (seen.features[:, 0] == numbers).all()
+            assert (seen.frames[..., 0] == numbers[:, None] - np.minimum([2, 1, 0], seen.age[:, None])).all()
             rewards = np.asarray(scores[role].reward[..., 0] / scale(learnt))
             for step, body in zip(*np.nonzero(np.asarray(rows.mask).reshape(-1, BODIES)), strict=True):
                 reward = rewards[step, body]
@@ -378,7 +402,7 @@ def test_every_step_is_learned_from_once_and_explore_for_the_whole_control_turn(
                 assert roles[when, body] == role
                 assert reward == pytest.approx(pay[role][when, body], rel=1e-4, abs=1e-4)
                 times[role][when, body] += 1
-        tail, begin = next_tail(window, usable), begin + length
+        tail, begin = next_tail(window, usable, method.pending(length)), begin + length
     # All but what the last rollout left open: less than a round at the end.
     settled = begin - method.round_length
     assert settled > STEPS // 2

@@ -1,6 +1,7 @@
 """One update: a rollout in, a better agent out. Both loops call it, for every method."""
 
 import dataclasses
+import functools
 
 import equinox as eqx
 import jax
@@ -17,7 +18,7 @@ from advsurprise.learning.fit import MaskedRows, Rows, StaticRows, fit, named
 from advsurprise.learning.interaction import Agent, role_schedule
 from advsurprise.learning.measures import rollout_metrics
 from advsurprise.methods.base import AbstractMethod
-from advsurprise.types import OVER_TIME, JoinedViews, Rollout, Score
+from advsurprise.types import OVER_TIME, JoinedViews, Rollout, Score, ShiftedViews
 
 LONG_EPISODE = 4096
 """Steps over which a role's share is counted where episodes have no fixed length."""
@@ -80,7 +81,7 @@ def learn(
     opt_states = {role: fitted[role][1] for role in learner.opt_states}
     learnt, method_metrics = method.learn(learnt, rollout, fitted)
     metrics |= named(fitted) | method_metrics | rollout_metrics(rollout, method)
-    tail = None if learner.tail is None else next_tail(window, learned)
+    tail = None if learner.tail is None else next_tail(window, learned, method.pending(rollout.reward.shape[0]))
     return Learner(Agent(method, policies, learnt), opt_states, tail), metrics
 
 
@@ -91,11 +92,13 @@ def role_rates(method: AbstractMethod, cfg: PPOConfig, steps: Float[Array, ""]) 
     return {role: factors[end] for role, end in ends.items()}
 
 
-def blank_tail(rollout: Rollout) -> Tail:
-    """The tail before the first rollout, of steps that no role took; `rollout` has its shapes."""
+def blank_tail(rollout: Rollout, pending: int) -> Tail:
+    """The tail before the first rollout, of steps that no role took, with views of `pending` steps; `rollout` has its
+    shapes."""
     blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), rollout)
     blank = eqx.tree_at(lambda rollout: rollout.decision.role, blank, replace_fn=lambda role: role - 1)
-    blank = dataclasses.replace(blank, terminated=jnp.ones_like(blank.terminated))
+    views = ShiftedViews(blank.views.last(pending), jnp.zeros_like(blank.next_role))
+    blank = dataclasses.replace(blank, terminated=jnp.ones_like(blank.terminated), views=views)
     learned = {role: jnp.ones_like(blank.terminated) for role in blank.last_value}
     return Tail(blank, learned)
 
@@ -104,15 +107,21 @@ def joined(tail: Rollout, rollout: Rollout) -> Rollout:
     """A rollout with the end of the previous one in front."""
     parts = ({name: getattr(each, name) for name in OVER_TIME} for each in (tail, rollout))
     both = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), *parts)
-    views = JoinedViews(tail.views, rollout.views)
-    return dataclasses.replace(rollout, **both, views=views, info={}, old=tail.reward.shape[0])
+    old = tail.reward.shape[0]
+    return dataclasses.replace(rollout, **both, views=JoinedViews(tail.views, rollout.views, old), info={}, old=old)
 
 
-def next_tail(window: Rollout, learned: dict[str, Bool[Array, "T B"]]) -> Tail:
-    """The end of a window, as long as the tail at its start."""
+def next_tail(window: Rollout, learned: dict[str, Bool[Array, "T B"]], pending: int) -> Tail:
+    """The end of a window, as long as the tail at its start. Views, which may be large, are kept only of `pending`
+    steps of every body, from the first on that its role has still to learn from."""
+    total, old = window.reward.shape[0], window.old
+    nobodys = window.decision.role < 0  # in the blank tail before the first rollout
+    done = functools.reduce(jnp.logical_or, learned.values(), nobodys)
+    first = jnp.clip(jnp.argmax(~done, axis=0).astype(jnp.int32), total - old, total - pending)
+    views = ShiftedViews(window.views.keep(first, pending), first - (total - old))
     steps = {name: getattr(window, name) for name in OVER_TIME}
-    steps, learned = jax.tree.map(lambda leaf: leaf[-window.old :], (steps, learned))
-    return Tail(dataclasses.replace(window, **steps, views=window.views.last(window.old), old=0), learned)
+    steps, learned = jax.tree.map(lambda leaf: leaf[-old:], (steps, learned))
+    return Tail(dataclasses.replace(window, **steps, views=views, old=0), learned)
 
 
 def role_batch(

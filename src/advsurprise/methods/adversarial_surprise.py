@@ -277,6 +277,11 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
         whole = not self.rounds and self.spec.max_steps and length % self.spec.max_steps == 0
         return 0 if whole else self.round_length
 
+    def pending(self, length: int) -> int:
+        """One turn of Explore: its last, until the next Control turn is over, or as much of it as has been played and
+        the last step of the Control turn before, whose value is bootstrapped from Control's next turn."""
+        return self.explore_steps if self.lookback(length) else 0
+
     @property
     def measures(self) -> tuple[Measure, ...]:
         return (SCORED_SURPRISE,)

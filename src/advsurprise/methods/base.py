@@ -148,6 +148,11 @@ class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
         the step they belong to."""
         return 0
 
+    def pending(self, length: int) -> int:
+        """Number of consecutive steps of a body within which all those lie that it has still to learn from after a
+        rollout of `length`, whichever role took them."""
+        return self.lookback(length)
+
     # Requests to the world between two steps.
 
     @property

@@ -112,7 +112,7 @@ def init_keys(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, PRNGKeyArr
 def first_tail(agent: Agent, bodies: int, length: int) -> Tail | None:
     """The tail before the first rollout of `length`, if the agent's method looks back."""
     lookback = agent.method.lookback(length)
-    return blank_tail(rollout_shapes(agent, bodies, lookback)) if lookback else None
+    return blank_tail(rollout_shapes(agent, bodies, lookback), agent.method.pending(length)) if lookback else None
 
 
 def steps_before(cfg: RunConfig, update: Int[Array, ""]) -> Float[Array, ""]:
