@@ -11,21 +11,32 @@ from advsurprise.experiments.zero_shot import ARMS, ROLES, SCORE, SCORED
 
 EARLIER = {"as-16": "16/16"}
 """Arms from an earlier run in Take Cover, by their turns."""
+MILLION = "take_cover_1m_frozen.csv"
+"""What frozen policies did in Take Cover after one million steps; the published figure has two million."""
 
 
-def scores(figure: str, world: str, digits: int) -> Callable[[pathlib.Path], str]:
+def freeway(results: pathlib.Path) -> str:
+    """Table of scores in Freeway."""
+    rows = [row for row in _published("atari-zero-shot", results) if row["world"] == "atari/freeway"]
+    return _scores({arm: _cells([row for row in rows if row["arm"] == arm], 1) for arm in ARMS})
+
+
+def take_cover_1m(results: pathlib.Path) -> str:
+    """Table of scores in Take Cover after one million steps."""
+    rows = read_csv(results / MILLION)
+    cells = {arm: _cells([row for row in rows if row["arm"] == arm], 0) for arm in ARMS}
+    return _scores(cells | _earlier(json.loads((results / "take_cover_eval_h200.json").read_text()), 0))
+
+
+def _published(figure: str, results: pathlib.Path) -> tuple[dict[str, Any], ...]:
+    """What frozen policies did in a published figure."""
+    return Results.read(results.parents[1] / "results" / figure).frozen
+
+
+def _scores(cells: dict[str, tuple[str, ...]]) -> str:
     """Table of training seeds and scores of whole games, sampled and greedy; a single score if nothing was trained."""
-
-    def make(results: pathlib.Path) -> str:
-        frozen = Results.read(results.parents[1] / "results" / figure).frozen
-        rows = [row for row in frozen if row["world"] == world]
-        cells = {arm: _cells([row for row in rows if row["arm"] == arm], digits) for arm in ARMS}
-        if world == "doom/take-cover":
-            cells |= _earlier(json.loads((results / "take_cover_eval_h200.json").read_text()), digits)
-        lines = [(ARMS[arm].label, *cells[arm]) for arm in ARMS if any(cells[arm])]
-        return markdown(("method", "seeds", "score, sampled", "score, greedy"), lines)
-
-    return make
+    lines = [(ARMS[arm].label, *cells[arm]) for arm in ARMS if any(cells[arm])]
+    return markdown(("method", "seeds", "score, sampled", "score, greedy"), lines)
 
 
 def _cells(rows: list[dict[str, Any]], digits: int) -> tuple[str, ...]:
@@ -75,7 +86,7 @@ TURNS = {
 
 def scored(results: pathlib.Path) -> str:
     """Table of scores in Take Cover: shorter turns, and which part of Control's turn is scored."""
-    figure = Results.read(results.parents[1] / "results" / "doom-zero-shot").frozen
+    figure = read_csv(results / MILLION)
     tuning = read_csv(results / "take_cover_scored_cpu_frozen.csv")
     games = {"turns of 16 and 32, every step scored; seeds 0 to 2, 1M": [row for row in figure if row["arm"] == SCORED]}
     games |= {label: [row for row in tuning if row["arm"] == arm] for arm, label in TURNS.items()}
@@ -84,11 +95,11 @@ def scored(results: pathlib.Path) -> str:
 
 def long_run(results: pathlib.Path) -> str:
     """Table of scores in Take Cover over two million steps: sampled at every stage, other players at the end."""
-    rows = read_csv(results / "take_cover_long_cpu_frozen.csv")
-    stages = sorted({row["step"] for row in rows})
+    rows = _published("doom-zero-shot", results)
+    stages = sorted({row["step"] for row in rows if ARMS[row["arm"]].learns})
     columns = [(SAMPLED, step) for step in stages] + [(player, stages[-1]) for player in PLAYERS if player != SAMPLED]
     lines = []
-    for arm in (arm for arm in ARMS if arm in {row["arm"] for row in rows}):
+    for arm in (arm for arm in ARMS if ARMS[arm].learns and arm in {row["arm"] for row in rows}):
         mine = [row for row in rows if row["arm"] == arm]
         cells = [[row[SCORE] for row in mine if (row["player"], row["step"]) == column] for column in columns]
         lines.append((ARMS[arm].label, *(over_seeds(values, 0) for values in cells)))
@@ -100,7 +111,7 @@ def roles(figure: str, world: str) -> Callable[[pathlib.Path], str]:
     """Table of scores and of steps per life, of all roles in turn and of each alone, for every arm with results."""
 
     def make(results: pathlib.Path) -> str:
-        frozen = Results.read(results.parents[1] / "results" / figure).frozen
+        frozen = _published(figure, results)
         mine = {arm: [row for row in frozen if (row["world"], row["arm"]) == (world, arm)] for arm in ARMS}
         played = {ARMS[arm].label: rows for arm, rows in mine.items() if rows}
         return "\n".join(f"{label}:\n\n{_by_player(played, column)}" for column, label in MEASURED.items())
@@ -118,8 +129,8 @@ def _by_player(games: dict[str, list[dict[str, Any]]], column: str = SCORE) -> s
 
 
 TABLES: dict[str, Callable[[pathlib.Path], str]] = {
-    "games-freeway": scores("atari-zero-shot", "atari/freeway", 1),
-    "games-take-cover": scores("doom-zero-shot", "doom/take-cover", 0),
+    "games-freeway": freeway,
+    "games-take-cover": take_cover_1m,
     "games-assault": roles("atari-zero-shot", "atari/assault"),
     "games-lives": lives,
     "games-scored": scored,
