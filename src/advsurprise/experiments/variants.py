@@ -107,6 +107,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "turns-9/7 own-scale scored falling-6.5M": SCALED | turns(9, 7) | SHORT,
     "turns-9/7 own-scale scored falling-8M": SCALED | turns(9, 7) | PAID_FOR_SCORED | {"ppo.lr_end_steps": 8_000_000},
     "turns-9/7 own-scale scored falling-10M": SCALED | turns(9, 7) | PAID_FOR_SCORED | {"ppo.lr_end_steps": 10_000_000},
+    "turns-10/6 own-scale scored falling-8M": SCALED | turns(10, 6) | PAID_FOR_SCORED | {"ppo.lr_end_steps": 8_000_000},
     "turns-8 own-scale scored explore-5M": SCALED | turns(8) | first_explore(5_000_000),
     "turns-8 own-scale scored explore-6.5M": SCALED | turns(8) | first_explore(6_500_000),
     "turns-8 own-scale scored explore-8M": SCALED | turns(8) | first_explore(8_000_000),
