@@ -134,9 +134,9 @@ def earlier_two_models(results: pathlib.Path) -> str:
         rows = read_csv(results / f"two_models_{file}_frozen.csv")
         for arm in dict.fromkeys(row["arm"] for row in rows):
             mine = [row for row in rows if row["arm"] == arm]
-            name = "one model" if arm == "as-large" else "two models"
+            name, used = ("one model", "same turns and batch") if arm == "as-large" else ("two models", settings)
             cells = [bootstrapped([row[column] for row in mine], 2) for column in (ROOMS, STILLED)]
-            made.append((name, settings, f"{mine[0]['step'] / 1e6:.0f}M", *cells))
+            made.append((name, used, f"{mine[0]['step'] / 1e6:.0f}M", *cells))
     return markdown(("variant", "settings", "steps", "rooms per episode", "stilled"), made, left=2)
 
 
