@@ -3,6 +3,7 @@ never by the measures in figures.
 
 python -m advsurprise.experiments.tuning --out runs/tuning --workers 8    # writes OUT/tuning.json
 python -m advsurprise.experiments.tuning --sweep games --out runs/tuning-games --workers 4 --env-workers 4
+python -m advsurprise.experiments.tuning --sweep doom --out runs/tuning-doom
 """
 
 import contextlib
@@ -73,8 +74,8 @@ class Tuning:
 
     out: pathlib.Path = pathlib.Path("runs/tuning")
     """Folder of runs and results."""
-    sweep: Literal["rooms", "games"] = "rooms"
-    """The sweep: rooms/four, or Freeway for all games."""
+    sweep: Literal["rooms", "games", "doom"] = "rooms"
+    """The sweep: rooms/four; Freeway, for all Atari games; or Take Cover."""
     steps: int | None = None
     """Environment steps per seed; default: those of the sweep."""
     workers: int = 1
@@ -234,49 +235,48 @@ NOVELTY = ("prediction error before scaling, mean over training", most_novelty)
 RATES: Settings = {DEFAULTS: {}, "rate-1e-4": {"ppo.lr": 1e-4}, "rate-1e-3": {"ppo.lr": 1e-3}}
 LARGER: Settings = {"minibatch-1024": {"ppo.minibatch": 1024}}
 FARTHER: Settings = {"gamma-0.995": {"method.gamma": 0.995}}
-SWEEPS = {
-    "rooms": Sweep(
-        world=FOUR_ROOMS,
-        fields=FOUR_FIELDS,
-        seeds=SEEDS,
-        steps=4_000_000,
-        episodes=200,
-        settings=RATES | {"entropy-0.03": {"ppo.entropy_coef": 0.03}} | LARGER,
-        own={
-            "adversarial-surprise": FARTHER,
-            "smirl": FARTHER,
-            "rnd": FARTHER,
-            "asp": {"stop-0.03": {"method.first_stop": 0.03}},
-        },
-        objectives={
-            "adversarial-surprise": SURPRISE,
-            "smirl": QUIET,
-            "rnd": NOVELTY,
-            "asp": (
-                "steps: won by Alice against every setting's Bob, and spared by Bob against every setting's Alice",
-                round_robin(steps_paid),
-            ),
-        },
-    ),
-    "games": Sweep(
-        world="atari/freeway",
-        fields={},
-        seeds=SEEDS[:2],
-        steps=200_000,
-        episodes=8,
-        settings=RATES | LARGER,
-        own={method: {} for method in ("adversarial-surprise", "smirl", "rnd", "agac", "asp")},
-        objectives={
-            "adversarial-surprise": SURPRISE,
-            "smirl": QUIET,
-            "rnd": NOVELTY,
-            "agac": ("divergence of the policy from its adversary's prediction, mean over training", most_divergence),
-            # Whole games are played without rewinding to the episode's first state, which Bob would need.
-            "asp": ("steps: won by Alice and spared by Bob against each other, end of training", least_steps),
-        },
-        batch=GAME_BATCH,
-    ),
-}
+ROOMS = Sweep(
+    world=FOUR_ROOMS,
+    fields=FOUR_FIELDS,
+    seeds=SEEDS,
+    steps=4_000_000,
+    episodes=200,
+    settings=RATES | {"entropy-0.03": {"ppo.entropy_coef": 0.03}} | LARGER,
+    own={
+        "adversarial-surprise": FARTHER,
+        "smirl": FARTHER,
+        "rnd": FARTHER,
+        "asp": {"stop-0.03": {"method.first_stop": 0.03}},
+    },
+    objectives={
+        "adversarial-surprise": SURPRISE,
+        "smirl": QUIET,
+        "rnd": NOVELTY,
+        "asp": (
+            "steps: won by Alice against every setting's Bob, and spared by Bob against every setting's Alice",
+            round_robin(steps_paid),
+        ),
+    },
+)
+GAMES = Sweep(
+    world="atari/freeway",
+    fields={},
+    seeds=SEEDS[:2],
+    steps=200_000,
+    episodes=8,
+    settings=RATES | LARGER,
+    own={method: {} for method in ("adversarial-surprise", "smirl", "rnd", "agac", "asp")},
+    objectives={
+        "adversarial-surprise": SURPRISE,
+        "smirl": QUIET,
+        "rnd": NOVELTY,
+        "agac": ("divergence of the policy from its adversary's prediction, mean over training", most_divergence),
+        # Whole games are played without rewinding to the episode's first state, which Bob would need.
+        "asp": ("steps: won by Alice and spared by Bob against each other, end of training", least_steps),
+    },
+    batch=GAME_BATCH,
+)
+SWEEPS = {"rooms": ROOMS, "games": GAMES, "doom": dataclasses.replace(GAMES, world="doom/take-cover")}
 
 
 if __name__ == "__main__":
