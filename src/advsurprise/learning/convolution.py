@@ -1,6 +1,7 @@
-"""Convolutions. `convolve` is the entry point: it chooses an implementation by shape and device.
+"""Convolutions as matrix products. `convolve` is the entry point: it chooses an implementation by shape.
 
-XLA's own gradient of a CPU convolution is ten times slower than patches and a matrix product, and where the input is
+XLA's own convolution is never chosen: its gradient is ten times slower than patches and a matrix product on a CPU, and
+on a GPU, where seeds and roles become groups of one convolution, eight times slower than blocks. Where the input is
 wide and the output narrow, cutting patches costs more than the product. Kernels are [outputs, kernel, kernel,
 channels].
 """
@@ -21,7 +22,7 @@ its matrices cost more than they save; with fewer samples, making the matrices d
 FEW_OUTPUTS = 8
 """Up to this many outputs, `by_blocks` adds shifted products; with more, it concatenates shifted blocks."""
 
-Backend = Literal["xla", "patches", "rows", "parity", "blocks"]
+Backend = Literal["patches", "rows", "parity", "blocks"]
 
 
 def convolve(
@@ -46,47 +47,20 @@ def convolve(
     if chosen == "blocks":
         return by_blocks(encode(blocks(x, kernel=weight.shape[1], stride=stride)), weight)
     x = encode(x)
-    if chosen == "xla":
-        return by_xla(x, weight, stride=stride, same=same)
     if chosen == "rows":
         return by_rows(x, weight, stride=stride, same=same)
     return by_patches(x, weight, stride=stride, same=same)
 
 
-def choose(
-    shape: tuple[int, ...],
-    weight: tuple[int, ...],
-    *,
-    stride: int,
-    same: bool,
-    is_data: bool,
-    platform: str | None = None,
-) -> Backend:
-    """The fastest way to compute a convolution, as measured (docs/performance.md); `platform` is the kind of device,
-    jax's default if None."""
+def choose(shape: tuple[int, ...], weight: tuple[int, ...], *, stride: int, same: bool, is_data: bool) -> Backend:
+    """The fastest way to compute a convolution, as measured (docs/performance.md)."""
     samples, rows, columns, channels = shape
     if is_data and (weight[1], stride, same) == (SAME_KERNEL, SAME_STRIDE, True):
         return "rows" if channels <= FEW_CHANNELS and samples >= MANY_SAMPLES else "parity"
-    # Without padding: images of 20x20 and more, for which GPUs have their own kernels.
-    if not same and (platform or jax.default_backend()) != "cpu":
-        return "xla"
     if not same and stride > 1 and weight[1] % stride == 0:
         return "blocks"
     few = rows * columns <= FEW_CELLS and samples >= MANY_SAMPLES
     return "rows" if few else "patches"
-
-
-def by_xla(
-    x: Float[Array, "n rows columns channels"],
-    weight: Float[Array, "outputs kernel kernel channels"],
-    *,
-    stride: int,
-    same: bool,
-) -> Float[Array, "n new_rows new_columns outputs"]:
-    """XLA's own convolution."""
-    layout = ("NHWC", "OHWI", "NHWC")
-    padding = "SAME" if same else "VALID"
-    return jax.lax.conv_general_dilated(x, weight, (stride, stride), padding, dimension_numbers=layout)
 
 
 def by_patches(
