@@ -28,10 +28,13 @@ REACH = 1.5
 
 
 def draw(figure: Figure, titles: dict[str, str], results: Results) -> dict[str, bytes]:
-    """Two panels for every game with results, as PNG and PDF."""
+    """Two panels for every game with results of a method that learns, as PNG and PDF."""
     from matplotlib.figure import Figure as Canvas
 
-    games = [world for world in titles if any(row["world"] == world for row in results.rows)]
+    known = {(row["world"], row["arm"]) for row in results.rows}
+    games = [
+        world for world in titles if any((world, name) in known for name, arm in figure.arms.items() if arm.learns)
+    ]
     frozen = {world: _frozen(figure, results, world) for world in games}
     during = {world: _during(figure, results, world) for world in games}
     look = looks(each for panels in (frozen, during) for drawn in panels.values() for each in drawn)
@@ -108,7 +111,8 @@ def strip(axis, label: str, curves: list[Curve], look: dict[str, tuple[str, str]
         error = np.nan_to_num([[centre - low], [high - centre]])
         axis.errorbar(column + 0.12, centre, error, fmt="o", color=shade, markersize=5, capsize=3)
     axis.set_xticks(range(len(curves)), [textwrap.fill(each.label, 13) for each in curves], fontsize=6)
-    axis.set_xlim(-0.5, len(curves) + 0.3)
+    # The reference lines are named on the right.
+    axis.set_xlim(-0.5, len(curves) + 1.0)
     axis.set_xlabel("")
 
 
