@@ -54,12 +54,12 @@ def test_another_verdict_is_noticed(tmp_path, claims):
     assert swapped != [claim["verdict"] for claim in claims if claim["figure"] == "control"]
 
 
-def _part(arms, steps=1000, worth=1.0):
-    runs = [{"world": "doom/take-cover", "arm": arm, "seeds": 2, "steps": steps} for arm in arms]
-    about = {"figure": "doom-zero-shot", "steps": steps, "training_seeds": 2, "runs": runs, "arms": list(arms)}
+def _part(arms, steps=1000, worth=1.0, seeds=(0, 1)):
+    runs = [{"world": "doom/take-cover", "arm": arm, "seeds": len(seeds), "steps": steps} for arm in arms]
+    about = {"figure": "doom-zero-shot", "steps": steps, "training_seeds": len(seeds), "runs": runs, "arms": list(arms)}
     about |= {"worlds": ["doom/take-cover"], "tuned": {arm: {} for arm in arms}}
     about |= {"command": f"for {arms}", "versions": {}, "date": "today"}
-    rows = [run | {"seed": seed, "step": steps, "game/score": worth} for run in runs for seed in range(2)]
+    rows = [run | {"seed": seed, "step": steps, "game/score": worth} for run in runs for seed in seeds]
     return Results(tuple(rows), tuple(row | {"player": "sampled"} for row in rows)), about
 
 
@@ -74,6 +74,18 @@ def test_runs_of_a_figure_can_be_published_at_several_times():
     assert {row["arm"]: row["game/score"] for row in again.frozen} == {"smirl": 1.0, "rnd": 1.0, "as": 2.0}
     assert len(about["before"]) == 2
     assert "before" not in publish.added(*first, *third)[1]
+
+
+def test_seeds_can_be_added_to_a_published_run():
+    first, more = _part(["as", "rnd"]), _part(["as"], worth=2.0, seeds=(2, 3, 4))
+    whole, about = publish.added(*more, *first)
+    assert [row["game/score"] for row in whole.frozen if row["arm"] == "as"] == [1.0, 1.0, 2.0, 2.0, 2.0]
+    assert {run["arm"]: run["seeds"] for run in about["runs"]} == {"as": 5, "rnd": 2}
+    assert about["training_seeds"] == 2, "that every arm has"
+    # A seed in common: the run was made again.
+    whole, about = publish.added(*_part(["as"], worth=3.0, seeds=(4, 5)), whole, about)
+    assert [row["game/score"] for row in whole.frozen if row["arm"] == "as"] == [3.0, 3.0]
+    assert {run["arm"]: run["seeds"] for run in about["runs"]} == {"as": 2, "rnd": 2}
 
 
 def test_runs_of_other_lengths_are_not_put_together():

@@ -52,6 +52,19 @@ def test_claims_of_coverage():
     assert _verdicts(coverage.judge(late))["Adversarial Surprise visits new rooms sooner than RND"] == "holds"
 
 
+def test_further_seeds_have_a_folder_of_their_own():
+    more = reproduce.make_request("coverage", scale="full", seeds=2, first_seed=10)
+    assert reproduce.config_of(more, "rooms/four", "as").seeds == (10, 11)
+    assert more.out == pathlib.Path("runs/reproduce/coverage-full-from-10")
+    # A figure with the runs of another finds them there.
+    assert reproduce.make_request("doom-coverage", scale="full", first_seed=5).runs.name == "doom-zero-shot-full-from-5"
+    assert reproduce.make_request("coverage", scale="full").out.name == "coverage-full"
+    with pytest.raises(UserError, match="--first-seed must be at least 0, not -1"):
+        reproduce.make_request("coverage", scale="full", first_seed=-1)
+    with pytest.raises(UserError, match="trains nothing: leave out --first-seed"):
+        reproduce.make_request("incentive", scale="full", first_seed=1)
+
+
 def test_claims_of_control():
     flips = {"as-round": 1.0, "as": 0.3, "smirl": 0.32, "asp": 0.8, "rnd": 0.1}
     verdicts = _verdicts(control.judge(_results(control.FIGURE, lambda world, arm, column, share: flips[arm])))

@@ -24,6 +24,8 @@ class Reproduce:
     """small shows in minutes that everything works; full is what is published."""
     seeds: Annotated[int | None, optional("INT", "2, or 10 for full; see --list")] = None
     """Number of training seeds; for a figure without training, of seeds for layouts and noise."""
+    first_seed: int = 0
+    """First training seed, to add seeds to a figure: its runs then have a folder of their own."""
     steps: Annotated[str | None, optional("STEPS", "set by --scale")] = None
     """Environment steps per training seed, such as 5M."""
     arms: Annotated[tuple[str, ...], optional("ARM", "all")] = ()
@@ -61,6 +63,7 @@ class Reproduce:
                 name,
                 scale=self.scale,
                 seeds=self.seeds,
+                first_seed=self.first_seed,
                 steps=steps,
                 out=self.out,
                 runs=self.runs,

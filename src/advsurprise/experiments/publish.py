@@ -27,7 +27,8 @@ class Publish:
     folders: tyro.conf.Positional[tuple[pathlib.Path, ...]] = ()
     """Folders written by `advsurprise reproduce`."""
     add: bool = False
-    """Keep published runs of a figure that are not in its folder, so that its runs can come from several machines."""
+    """Keep published runs of a figure that are not in its folder, and published seeds of those that are if the folder
+    has others: its runs can come from several machines."""
     out: pathlib.Path = pathlib.Path("results")
     """Output folder."""
 
@@ -45,25 +46,39 @@ def all_claims(out: pathlib.Path) -> list[dict[str, Any]]:
 def added(
     results: Results, about: dict[str, Any], old_results: Results, old_about: dict[str, Any]
 ) -> tuple[Results, dict[str, Any]]:
-    """Adds older runs that are missing from the new results, and from the record about them."""
+    """Adds older runs to the new results and to the record about them: those of other arms and worlds, and those of the
+    same arm with other seeds. A run that shares a seed with a new one is left out."""
     if old_about["steps"] != about["steps"]:
         raise UserError(
             f"published runs of {about['figure']} have {old_about['steps']:,} steps, these {about['steps']:,}: all "
             "methods must have the same number"
         )
-    new = {(run["world"], run["arm"]) for run in about["runs"]}
+    seeds, old_seeds = _seeds(results), _seeds(old_results)
+    again = {run for run in seeds if seeds[run] & old_seeds.get(run, set())}
 
     def kept(rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-        return tuple(row for row in rows if (row["world"], row["arm"]) not in new)
+        return tuple(row for row in rows if (row["world"], row["arm"]) not in again)
 
     whole = Results(kept(old_results.rows) + results.rows, kept(old_results.frozen) + results.frozen)
     if not (older := kept(old_about["runs"])):
         return whole, about
-    runs = [*older, *about["runs"]]
+    counts = {run: len(each) for run, each in _seeds(whole).items()}
+    latest = {(run["world"], run["arm"]): run for run in (*older, *about["runs"])}
+    runs: list[dict[str, Any]] = [run | {"seeds": counts[key]} for key, run in latest.items()]
     names = {f"{name}s": list(dict.fromkeys(run[name] for run in runs)) for name in ("world", "arm")}
     tuned = {arm: (old_about["tuned"] | about["tuned"])[arm] for arm in names["arms"]}
     before = [*old_about.get("before", []), {name: old_about[name] for name in ("command", "versions", "date")}]
-    return whole, about | {"runs": runs, **names, "tuned": tuned, "before": before}
+    figure = find(about["figure"])
+    fewest = min((run["seeds"] for run in runs if figure.arms[run["arm"]].learns), default=about["training_seeds"])
+    return whole, about | {"runs": runs, **names, "tuned": tuned, "before": before, "training_seeds": fewest}
+
+
+def _seeds(results: Results) -> dict[tuple[str, str], set[int]]:
+    """Training seeds of each run, by world and arm."""
+    seeds: dict[tuple[str, str], set[int]] = {}
+    for row in results.frozen:
+        seeds.setdefault((row["world"], row["arm"]), set()).add(int(row["seed"]))
+    return seeds
 
 
 def publish(args: Publish) -> None:

@@ -57,7 +57,7 @@ class Request:
     figure: Figure
     scale: Scale
     seeds: int
-    """Number of training seeds, from 0 on."""
+    """Number of training seeds."""
     steps: int
     """Environment steps per seed."""
     out: pathlib.Path
@@ -74,6 +74,13 @@ class Request:
     """Worker processes per run in a host world; default: about one per core."""
     quick: bool = False
     """Whether to evaluate the end of training like the other stages, with sampled actions only."""
+    first_seed: int = 0
+    """The first training seed."""
+
+    @property
+    def training_seeds(self) -> tuple[int, ...]:
+        """The training seeds."""
+        return tuple(range(self.first_seed, self.first_seed + self.seeds))
 
     @property
     def trains(self) -> Figure:
@@ -98,6 +105,7 @@ def make_request(
     *,
     scale: Scale,
     seeds: int | None = None,
+    first_seed: int = 0,
     steps: int | None = None,
     out: pathlib.Path | None = None,
     runs: pathlib.Path | None = None,
@@ -110,26 +118,28 @@ def make_request(
     """Checks the arguments for a figure and fills in the defaults of its scale."""
     figure = find(name)
     given = {"--steps": steps is not None, "--worlds": worlds, "--arms": arms, "--env-workers": env_workers is not None}
-    given |= {"--stages": stages is not None, "--quick": quick}
+    given |= {"--stages": stages is not None, "--quick": quick, "--first-seed": first_seed}
     if figure.untrained and any(given.values()):
         raise UserError(
             f"{name} trains nothing: leave out {next(flag for flag, is_given in given.items() if is_given)}"
         )
     seeds, steps = figure.seeds[scale] if seeds is None else seeds, figure.steps[scale] if steps is None else steps
-    out = out or default_folder(name, scale)
-    runs = runs or (default_folder(figure.trained_for, scale) if figure.trained_for else out)
+    out = out or default_folder(name, scale, first_seed)
+    runs = runs or (default_folder(figure.trained_for, scale, first_seed) if figure.trained_for else out)
     worlds = _chosen(name, "world", worlds, figure.worlds) or figure.worlds_of(scale)
     arms = _chosen(name, "arm", arms, figure.arms) or tuple(figure.arms)
     stages = figure.stages[scale] if stages is None else stages
     for flag, number in (("--seeds", seeds), ("--stages", stages)):
         if number < 1:
             raise UserError(f"{flag} must be at least 1, not {number}")
+    if first_seed < 0:
+        raise UserError(f"--first-seed must be at least 0, not {first_seed}")
     least = figure.batch_of(scale).steps
     if steps < least:
         raise UserError(f"--steps must be at least one update's {least:,}, not {steps:,}")
     if env_workers is not None:
         _check_hosts(worlds)
-    return Request(figure, scale, seeds, steps, out, runs, worlds, arms, stages, env_workers, quick)
+    return Request(figure, scale, seeds, steps, out, runs, worlds, arms, stages, env_workers, quick, first_seed)
 
 
 def _check_hosts(worlds: Sequence[str]) -> None:
@@ -138,9 +148,9 @@ def _check_hosts(worlds: Sequence[str]) -> None:
             raise UserError(f"{world} is a pure world without worker processes: leave out --env-workers")
 
 
-def default_folder(name: str, scale: Scale) -> pathlib.Path:
-    """Default folder of a figure."""
-    return pathlib.Path("runs/reproduce") / f"{name}-{scale}"
+def default_folder(name: str, scale: Scale, first_seed: int = 0) -> pathlib.Path:
+    """Default folder of a figure; further seeds have their own."""
+    return pathlib.Path("runs/reproduce") / (f"{name}-{scale}" + (f"-from-{first_seed}" if first_seed else ""))
 
 
 def _chosen(name: str, what: str, chosen: Sequence[str], known: dict[str, Any]) -> tuple[str, ...]:
@@ -219,9 +229,7 @@ def config_of(request: Request, world: str, arm: str) -> RunConfig:
     chosen = dataclasses.replace(chosen, fields=tuned(figure.tuned).get(chosen.method, {}) | chosen.fields)
     fields = request.figure.worlds[world] | ({} if request.env_workers is None else {"workers": request.env_workers})
     batch = figure.batch_of(request.scale)
-    seeds, steps = (
-        (tuple(range(request.seeds)), chosen.trained_for(request.steps)) if chosen.learns else ((0,), batch.steps)
-    )
+    seeds, steps = (request.training_seeds, chosen.trained_for(request.steps)) if chosen.learns else ((0,), batch.steps)
     return run_config(world, fields, chosen, seeds=seeds, steps=steps, batch=batch)
 
 
@@ -292,6 +300,7 @@ def _made_with(request: Request) -> dict[str, Any]:
         return {"layout_seeds": request.seeds, "steps": request.steps, "command": command}
     runs = finished(request)
     arms = list(dict.fromkeys(arm for _, arm in runs))
+    command += f" --first-seed {request.first_seed}" if request.first_seed else ""
     command += f" --steps {request.steps}"
     if request.worlds != figure.worlds_of(request.scale):
         command += f" --worlds {' '.join(request.worlds)}"
