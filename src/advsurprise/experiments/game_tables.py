@@ -5,14 +5,30 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
+from advsurprise import envs
 from advsurprise.experiments.cells import markdown, over_seeds, read_csv, with_interval
 from advsurprise.experiments.figure import ALONE, GREEDY, SAMPLED, Results
-from advsurprise.experiments.zero_shot import ARMS, ROLES, SCORE, SCORED
+from advsurprise.experiments.zero_shot import ARMS, BASELINES, COVER, GAMES, OURS, ROLES, SCORE, SCORED
 
 EARLIER = {"as-16": "16/16"}
 """Arms from an earlier run in Take Cover, by their turns."""
 MILLION = "take_cover_1m_frozen.csv"
 """What frozen policies did in Take Cover after one million steps; the published figure has two million."""
+
+
+def overview(results: pathlib.Path) -> str:
+    """Table of all games: steps, and the scores of every method in the paper, of random play and of a human."""
+    compared, lines = (OURS, *BASELINES), []
+    for figure, games in (("atari-zero-shot", GAMES), ("doom-zero-shot", COVER)):
+        rows = [row for row in _published(figure, results) if row["player"] == SAMPLED]
+        for world, game in games.items():
+            mine = {arm: [row for row in rows if (row["world"], row["arm"]) == (world, arm)] for arm in ARMS}
+            last = max((row["step"] for arm in compared for row in mine[arm]), default=0)
+            scores = [[row[SCORE] for row in mine[arm] if row["step"] == last] for arm in compared]
+            human = envs.find(world).published.get("human")
+            cells = (*(over_seeds(each, 0) for each in scores), over_seeds([row[SCORE] for row in mine["random"]], 0))
+            lines.append((game, f"{last / 1e6:.0f}M" if last else "", *cells, f"{human:.0f}" if human else ""))
+    return markdown(("game", "steps", *(ARMS[arm].label for arm in compared), "random", "human, published"), lines)
 
 
 def freeway(results: pathlib.Path) -> str:
@@ -129,6 +145,7 @@ def _by_player(games: dict[str, list[dict[str, Any]]], column: str = SCORE) -> s
 
 
 TABLES: dict[str, Callable[[pathlib.Path], str]] = {
+    "games-overview": overview,
     "games-freeway": freeway,
     "games-take-cover": take_cover_1m,
     "games-assault": roles("atari-zero-shot", "atari/assault"),
