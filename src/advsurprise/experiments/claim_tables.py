@@ -69,16 +69,26 @@ def measured(figure: str, columns: dict[str, str]) -> Callable[[pathlib.Path], s
     return make
 
 
-def tuned(results: pathlib.Path) -> str:
+def tuned(file: str) -> Callable[[pathlib.Path], str]:
     """Table of every setting's value for its method; the chosen one in bold."""
-    sweep = json.loads((results / "tuning.json").read_text())
-    rows = []
-    for method, each in sweep["methods"].items():
-        chosen = tuning.best(each["worth"])
-        for name, values in each["worth"].items():
-            cell = over_seeds(values, 2)
-            rows.append((method, name, f"**{cell}**" if name == chosen else cell))
-    return markdown(("method", "setting", "worth by its own objective"), rows, left=2)
+
+    def make(results: pathlib.Path) -> str:
+        rows = []
+        for method, each in json.loads((results / file).read_text())["methods"].items():
+            chosen = tuning.best(each["worth"])
+            for name, values in each["worth"].items():
+                cell = _worth(values)
+                rows.append((method, name, f"**{cell}**" if name == chosen else cell))
+        return markdown(("method", "setting", "worth by its own objective"), rows, left=2)
+
+    return make
+
+
+def _worth(values: list[float]) -> str:
+    """Mean and interval over seeds; of two seeds, whose interval says nothing, the mean and both."""
+    if len(values) > 2:
+        return over_seeds(values, 2)
+    return f"{np.mean(values):,.4g} ({', '.join(f'{value:,.4g}' for value in values)})"
 
 
 def varied(results: pathlib.Path) -> str:
@@ -188,7 +198,7 @@ TABLES: dict[str, Callable[[pathlib.Path], str]] = {
     ),
     "measured-horizon": measured("horizon", {ROOMS: "rooms per episode", STILLED: "stilled"}),
     "measured-two-models": measured("two-models", {ROOMS: "rooms per episode", STILLED: "stilled"}),
-    "tuning": tuned,
+    "tuning": tuned("tuning.json"),
     "variants": varied,
     "variants-two-models": two_models,
     "variants-own-scale": own_scale,

@@ -10,7 +10,7 @@ from advsurprise.experiments.variants import (
     LESS_ENTROPY,
     NO_PRIOR,
     OWN_SCALE,
-    QUARTER,
+    LARGE,
     TWO_MODELS,
     first_explore,
 )
@@ -25,7 +25,7 @@ TARGETS = {
     STILLED: (0.6, "share of the noisy rooms that are stilled", "two models still 60% of the noisy rooms"),
 }
 """Targets, their measures, and the claims that they are reached."""
-SAME = turns(10, 6) | QUARTER | LESS_ENTROPY | {"ppo.lr_end_steps": LATE}
+SAME = turns(10, 6) | LARGE | LESS_ENTROPY | {"ppo.lr_end_steps": LATE}
 """Turns, batch, learning rate and entropy bonus of the variant and of the single model that it is compared with."""
 ARMS = arms("as", "as-round") | {
     "as-large": Arm("one model, same turns and batch", "adversarial-surprise", SAME | NO_PRIOR, steps=LATE),

@@ -29,8 +29,10 @@ GAME_COLUMNS = (
     *("game/score", "end/episode_length", "scored_surprise", "common_surprise"),
     *("explore/entropy", "control/entropy"),
 )
-QUARTER = {"bodies": 256, "ppo.minibatch": 2048, "ppo.lr": 1e-3}
+LARGE = {"bodies": 256, "ppo.minibatch": 2048, "ppo.lr": 1e-3}
 """Four times the samples of the authors' batch, in the same number of minibatches."""
+HUGE = {"bodies": 1024, "ppo.minibatch": 8192, "ppo.lr": 1e-3}
+"""Sixteen times the samples, in the same number of minibatches."""
 MIDDLE = {"bodies": 128, "ppo.minibatch": 1024, "ppo.lr": 1e-3}
 """Twice the samples, in the same number of minibatches."""
 NO_PRIOR = {"method.pay_prior": False}
@@ -39,12 +41,12 @@ TWO_MODELS = ROUND | NO_PRIOR | {"method.explore_scope": "episode"}
 """Control is rewarded under the round's model, Explore under the episode's."""
 WHOLE_TURN = {"method.explore_pay": "control"}
 """Explore is rewarded for all of Control's steps, not only the scored ones."""
-BEST = turns(16, 8) | QUARTER | TWO_MODELS | WHOLE_TURN
+BEST = turns(16, 8) | LARGE | TWO_MODELS | WHOLE_TURN
 """The best variant so far that does not forget the rooms it has learned to visit."""
 OWN_SCALE = {"method.explore_scale": "own"}
 """Explore's reward is divided by the standard deviation of its own return, not of Control's."""
 LESS_ENTROPY = {"ppo.entropy_coef": 0.003}
-SCALED = TWO_MODELS | WHOLE_TURN | QUARTER | LESS_ENTROPY | OWN_SCALE
+SCALED = TWO_MODELS | WHOLE_TURN | LARGE | LESS_ENTROPY | OWN_SCALE
 """Two models with Explore's own scale, without turns."""
 PAID_FOR_SCORED = {"method.explore_pay": "scored"}
 SHORT = PAID_FOR_SCORED | {"ppo.lr_end_steps": 6_500_000}
@@ -55,9 +57,9 @@ LATE = 13_000_000
 """Steps for which the variants with an Explore that stops learning first are trained."""
 
 
-def first_explore(explore: int) -> dict[str, Any]:
-    """Explore's learning rate decays to 0 within so many steps, Control's within `LATE`; scored steps are paid."""
-    return PAID_FOR_SCORED | {"method.explore_lr_end_steps": explore, "ppo.lr_end_steps": LATE}
+def first_explore(explore: int, control: int = LATE) -> dict[str, Any]:
+    """Learning rates decay to 0, Explore's within so many steps and Control's within others; scored steps are paid."""
+    return PAID_FOR_SCORED | {"method.explore_lr_end_steps": explore, "ppo.lr_end_steps": control}
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -66,20 +68,20 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "turns-16 minibatch-1024": turns(16) | {"ppo.minibatch": 1024},
     "turns-16 minibatch-1024 no-prior": turns(16) | {"ppo.minibatch": 1024} | NO_PRIOR,
     "turns-8 minibatch-1024 no-prior": turns(8) | {"ppo.minibatch": 1024} | NO_PRIOR,
-    "turns-16 large no-prior": turns(16) | QUARTER | NO_PRIOR,
-    "turns-32 large no-prior": QUARTER | NO_PRIOR,
-    "turns-8 large no-prior": turns(8) | QUARTER | NO_PRIOR,
-    "turns-16 large round no-prior": turns(16) | QUARTER | NO_PRIOR | ROUND,
-    "turns-16 large-half-rate no-prior": turns(16) | QUARTER | NO_PRIOR | {"ppo.lr": 5e-4},
+    "turns-16 large no-prior": turns(16) | LARGE | NO_PRIOR,
+    "turns-32 large no-prior": LARGE | NO_PRIOR,
+    "turns-8 large no-prior": turns(8) | LARGE | NO_PRIOR,
+    "turns-16 large round no-prior": turns(16) | LARGE | NO_PRIOR | ROUND,
+    "turns-16 large-half-rate no-prior": turns(16) | LARGE | NO_PRIOR | {"ppo.lr": 5e-4},
     "turns-16 minibatch-1024 round no-prior": turns(16) | {"ppo.minibatch": 1024} | ROUND | NO_PRIOR,
     "turns-16 minibatch-1024 two-models": turns(16) | {"ppo.minibatch": 1024} | TWO_MODELS,
-    "turns-16 large two-models": turns(16) | QUARTER | TWO_MODELS,
+    "turns-16 large two-models": turns(16) | LARGE | TWO_MODELS,
     "turns-8 minibatch-1024 two-models": turns(8) | {"ppo.minibatch": 1024} | TWO_MODELS,
-    "turns-8 large two-models": turns(8) | QUARTER | TWO_MODELS,
-    "turns-32 large two-models": QUARTER | TWO_MODELS,
-    "turns-8 large two-models whole-turn": turns(8) | QUARTER | TWO_MODELS | WHOLE_TURN,
-    "turns-16 large two-models whole-turn": turns(16) | QUARTER | TWO_MODELS | WHOLE_TURN,
-    "turns-16/8 large two-models": turns(16, 8) | QUARTER | TWO_MODELS,
+    "turns-8 large two-models": turns(8) | LARGE | TWO_MODELS,
+    "turns-32 large two-models": LARGE | TWO_MODELS,
+    "turns-8 large two-models whole-turn": turns(8) | LARGE | TWO_MODELS | WHOLE_TURN,
+    "turns-16 large two-models whole-turn": turns(16) | LARGE | TWO_MODELS | WHOLE_TURN,
+    "turns-16/8 large two-models": turns(16, 8) | LARGE | TWO_MODELS,
     "turns-16/8 large two-models whole-turn": BEST,
     "turns-16/8 large two-models whole-turn gamma-0.995": BEST | {"method.gamma": 0.995},
     "turns-16/8 large two-models whole-turn entropy-0.003": BEST | LESS_ENTROPY,
@@ -115,6 +117,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "turns-9/7 own-scale scored explore-8M": SCALED | turns(9, 7) | first_explore(8_000_000),
     "turns-10/6 own-scale scored explore-6.5M": SCALED | turns(10, 6) | first_explore(6_500_000),
     "turns-10/6 own-scale scored explore-8M": SCALED | turns(10, 6) | first_explore(8_000_000),
+    "turns-10/6 own-scale scored explore-31M huge": SCALED
+    | WHOLE
+    | turns(10, 6)
+    | first_explore(31_000_000, 50_000_000),
     "turns-12/4 own-scale scored explore-6.5M": SCALED | turns(12, 4) | first_explore(6_500_000),
     "turns-12/4 own-scale scored explore-8M": SCALED | turns(12, 4) | first_explore(8_000_000),
     "turns-12/4 own-scale explore-8M": SCALED | turns(12, 4) | first_explore(8_000_000) | WHOLE_TURN,
