@@ -6,11 +6,11 @@ Its runs are in the folder of `coverage`, which shares two of its arms.
 from advsurprise.experiments.figure import Arm, Claim, Figure, Results
 from advsurprise.experiments.settings import FOUR, arms, turns
 from advsurprise.experiments.variants import (
+    LARGE,
     LATE,
     LESS_ENTROPY,
     NO_PRIOR,
     OWN_SCALE,
-    LARGE,
     TWO_MODELS,
     first_explore,
 )
