@@ -118,7 +118,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "turns-10/6 own-scale scored explore-6.5M": SCALED | turns(10, 6) | first_explore(6_500_000),
     "turns-10/6 own-scale scored explore-8M": SCALED | turns(10, 6) | first_explore(8_000_000),
     "turns-10/6 own-scale scored explore-31M huge": SCALED
-    | WHOLE
+    | HUGE
     | turns(10, 6)
     | first_explore(31_000_000, 50_000_000),
     "turns-12/4 own-scale scored explore-6.5M": SCALED | turns(12, 4) | first_explore(6_500_000),
