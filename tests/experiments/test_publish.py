@@ -108,7 +108,8 @@ def test_a_setting_is_worth_what_both_its_roles_are_paid():
 
 
 def test_pay_of_the_two_games():
-    assert tuning.surprise_paid({"scored_surprise": np.asarray([2.0, 4.0])}) == (3.0, -3.0)
+    # The third game ended before Control's first scored step.
+    assert tuning.surprise_paid({"scored_surprise": np.asarray([2.0, 4.0, np.nan])}) == (2.0, -2.0)
     # Bob needs four steps more than Alice, then fewer; in the third game she set no task.
     games = {"time_alice": np.asarray([2.0, 5.0, np.nan]), "time_bob": np.asarray([6.0, 3.0, np.nan])}
     assert tuning.steps_paid(games) == pytest.approx((4 / 3, -3.0))

@@ -170,8 +170,8 @@ def _column(folder: pathlib.Path, name: str, after: float) -> Float[np.ndarray, 
 
 
 def surprise_paid(measures: dict[str, np.ndarray]) -> tuple[float, float]:
-    """Adversarial Surprise: Explore gains and Control loses the surprise of scored steps."""
-    surprise = float(np.nanmean(measures["scored_surprise"]))
+    """Adversarial Surprise: Explore gains and Control loses the surprise of scored steps; 0 in a game without any."""
+    surprise = float(np.mean(np.nan_to_num(measures["scored_surprise"])))
     return surprise, -surprise
 
 
@@ -276,7 +276,7 @@ GAMES = Sweep(
     },
     batch=GAME_BATCH,
 )
-SWEEPS = {"rooms": ROOMS, "games": GAMES, "doom": dataclasses.replace(GAMES, world="doom/take-cover")}
+SWEEPS = {"rooms": ROOMS, "games": GAMES, "doom": dataclasses.replace(GAMES, world="doom/take-cover", episodes=64)}
 
 
 if __name__ == "__main__":
