@@ -199,6 +199,7 @@ TABLES: dict[str, Callable[[pathlib.Path], str]] = {
     "measured-horizon": measured("horizon", {ROOMS: "rooms per episode", STILLED: "stilled"}),
     "measured-two-models": measured("two-models", {ROOMS: "rooms per episode", STILLED: "stilled"}),
     "tuning": tuned("tuning.json"),
+    "tuning-doom": tuned("tuning_doom.json"),
     "variants": varied,
     "variants-two-models": two_models,
     "variants-own-scale": own_scale,
