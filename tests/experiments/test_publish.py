@@ -82,10 +82,10 @@ def test_seeds_can_be_added_to_a_published_run():
     assert [row["game/score"] for row in whole.frozen if row["arm"] == "as"] == [1.0, 1.0, 2.0, 2.0, 2.0]
     assert {run["arm"]: run["seeds"] for run in about["runs"]} == {"as": 5, "rnd": 2}
     assert about["training_seeds"] == 2, "that every arm has"
-    # A seed in common: the run was made again.
+    # A seed that is published already is replaced, and no other.
     whole, about = publish.added(*_part(["as"], worth=3.0, seeds=(4, 5)), whole, about)
-    assert [row["game/score"] for row in whole.frozen if row["arm"] == "as"] == [3.0, 3.0]
-    assert {run["arm"]: run["seeds"] for run in about["runs"]} == {"as": 2, "rnd": 2}
+    assert [row["game/score"] for row in whole.frozen if row["arm"] == "as"] == [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]
+    assert {run["arm"]: run["seeds"] for run in about["runs"]} == {"as": 6, "rnd": 2}
 
 
 def test_runs_of_other_lengths_are_not_put_together():

@@ -21,7 +21,7 @@ from advsurprise.evaluation.record import Episode
 from advsurprise.experiments.runs import say, script
 from advsurprise.training.run import keep_compiled
 
-GAME, WORLD = "assault", "atari/assault"
+GAME, WORLD, SIZE = "assault", "atari/assault", (84, 84)
 BAR = np.s_[77:79, 50:84]
 """Pixels of an observation that the full heat bar covers."""
 BRIGHT = 60
@@ -70,6 +70,9 @@ def measure(args: Heat) -> list[dict[str, Any]]:
     for run, folder in zip(runs, args.runs, strict=True):
         if run.config.env != WORLD:
             raise UserError(f"{folder} is a run in {run.config.env}, not in {WORLD}")
+        if (size := run.agents[0].method.spec.observation_shape) != SIZE:
+            raise UserError(f"{folder} has images of {size[0]}x{size[1]} pixels; the bar is known at 84x84 only")
+    say(f"scripted players: {args.lives} lives each")
     rows = [row(name, scripted(actions, args.lives)) for name, actions in PLAYERS.items()]
     for run in runs:
         say(f"{run.folder}: {args.lives} lives of each training seed")
@@ -109,15 +112,9 @@ def heat(obs: UInt8[np.ndarray, "84 84"]) -> int:
 
 def row(player: str, lives: Iterable[Life]) -> dict[str, Any]:
     """A player's lives in numbers."""
-    lives = list(lives)
-    counts = {"lives": len(lives), "ended": sum(life.ended for life in lives)}
-    overheated = sum(life.overheated for life in lives)
-    return {
-        "player": player,
-        **counts,
-        "overheated": overheated,
-        "steps": float(np.mean([life.steps for life in lives])),
-    }
+    steps, ended, overheated = zip(*lives, strict=True)
+    counts = {"lives": len(steps), "ended": sum(ended), "overheated": sum(overheated)}
+    return {"player": player, **counts, "steps": float(np.mean(steps))}
 
 
 def main(args: Heat) -> None:

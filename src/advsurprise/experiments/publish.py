@@ -5,6 +5,7 @@ python -m advsurprise.experiments.publish --add runs/reproduce/doom-zero-shot-fu
 python -m advsurprise.experiments.publish                          # remakes claims and figures in results/
 """
 
+import collections
 import dataclasses
 import json
 import pathlib
@@ -27,8 +28,7 @@ class Publish:
     folders: tyro.conf.Positional[tuple[pathlib.Path, ...]] = ()
     """Folders written by `advsurprise reproduce`."""
     add: bool = False
-    """Keep published runs of a figure that are not in its folder, and published seeds of those that are if the folder
-    has others: its runs can come from several machines."""
+    """Keep what is published of a figure and not in its folder, seed by seed: runs can come from several machines."""
     out: pathlib.Path = pathlib.Path("results")
     """Output folder."""
 
@@ -46,24 +46,23 @@ def all_claims(out: pathlib.Path) -> list[dict[str, Any]]:
 def added(
     results: Results, about: dict[str, Any], old_results: Results, old_about: dict[str, Any]
 ) -> tuple[Results, dict[str, Any]]:
-    """Adds older runs to the new results and to the record about them: those of other arms and worlds, and those of the
-    same arm with other seeds. A run that shares a seed with a new one is left out."""
+    """Adds older runs to the new results and to the record about them: those of other worlds, arms and seeds."""
     if old_about["steps"] != about["steps"]:
         raise UserError(
             f"published runs of {about['figure']} have {old_about['steps']:,} steps, these {about['steps']:,}: all "
             "methods must have the same number"
         )
-    seeds, old_seeds = _seeds(results), _seeds(old_results)
-    again = {run for run in seeds if seeds[run] & old_seeds.get(run, set())}
+    new = {_trained(row) for row in results.frozen}
 
     def kept(rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-        return tuple(row for row in rows if (row["world"], row["arm"]) not in again)
+        return tuple(row for row in rows if _trained(row) not in new)
 
     whole = Results(kept(old_results.rows) + results.rows, kept(old_results.frozen) + results.frozen)
-    if not (older := kept(old_about["runs"])):
+    trained = {_trained(row) for row in whole.frozen}
+    if trained == new:
         return whole, about
-    counts = {run: len(each) for run, each in _seeds(whole).items()}
-    latest = {(run["world"], run["arm"]): run for run in (*older, *about["runs"])}
+    counts = collections.Counter((world, arm) for world, arm, _ in trained)
+    latest = {(run["world"], run["arm"]): run for run in (*old_about["runs"], *about["runs"])}
     runs: list[dict[str, Any]] = [run | {"seeds": counts[key]} for key, run in latest.items()]
     names = {f"{name}s": list(dict.fromkeys(run[name] for run in runs)) for name in ("world", "arm")}
     tuned = {arm: (old_about["tuned"] | about["tuned"])[arm] for arm in names["arms"]}
@@ -73,12 +72,9 @@ def added(
     return whole, about | {"runs": runs, **names, "tuned": tuned, "before": before, "training_seeds": fewest}
 
 
-def _seeds(results: Results) -> dict[tuple[str, str], set[int]]:
-    """Training seeds of each run, by world and arm."""
-    seeds: dict[tuple[str, str], set[int]] = {}
-    for row in results.frozen:
-        seeds.setdefault((row["world"], row["arm"]), set()).add(int(row["seed"]))
-    return seeds
+def _trained(row: dict[str, Any]) -> tuple[str, str, int]:
+    """World, arm and training seed of a row."""
+    return row["world"], row["arm"], int(row["seed"])
 
 
 def publish(args: Publish) -> None:
