@@ -55,6 +55,8 @@ FALLING = {"ppo.lr_end_steps": STEPS}
 """The learning rate decays to 0 at the end."""
 LATE = 13_000_000
 """Steps for which the variants with an Explore that stops learning first are trained."""
+LATEST = 50_000_000
+"""The same with the huge batch: as many gradient steps, with four times the samples each."""
 
 
 def first_explore(explore: int, control: int = LATE) -> dict[str, Any]:
@@ -62,6 +64,8 @@ def first_explore(explore: int, control: int = LATE) -> dict[str, Any]:
     return PAID_FOR_SCORED | {"method.explore_lr_end_steps": explore, "ppo.lr_end_steps": control}
 
 
+HUGE_BEST = SCALED | HUGE | turns(10, 6) | first_explore(31_000_000, LATEST)
+"""The best variant with the large batch, with the huge one."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "turns-32": {},
     "turns-32 minibatch-1024 no-prior": {"ppo.minibatch": 1024} | NO_PRIOR,
@@ -117,10 +121,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "turns-9/7 own-scale scored explore-8M": SCALED | turns(9, 7) | first_explore(8_000_000),
     "turns-10/6 own-scale scored explore-6.5M": SCALED | turns(10, 6) | first_explore(6_500_000),
     "turns-10/6 own-scale scored explore-8M": SCALED | turns(10, 6) | first_explore(8_000_000),
-    "turns-10/6 own-scale scored explore-31M huge": SCALED
-    | HUGE
-    | turns(10, 6)
-    | first_explore(31_000_000, 50_000_000),
+    "turns-10/6 own-scale scored explore-31M huge": HUGE_BEST,
+    "turns-11/5 own-scale scored explore-31M huge": HUGE_BEST | turns(11, 5),
+    "turns-10/6 own-scale scored explore-31M huge rate-2e-3": HUGE_BEST | {"ppo.lr": 2e-3},
+    "turns-10/6 own-scale scored explore-31M huge minibatch-4096": HUGE_BEST | {"ppo.minibatch": 4096},
+    "turns-10/6 own-scale scored explore-31M huge gamma-0.995": HUGE_BEST | {"method.gamma": 0.995},
+    "turns-10/6 own-scale scored explore-31M huge entropy-0.001": HUGE_BEST | {"ppo.entropy_coef": 0.001},
     "turns-12/4 own-scale scored explore-6.5M": SCALED | turns(12, 4) | first_explore(6_500_000),
     "turns-12/4 own-scale scored explore-8M": SCALED | turns(12, 4) | first_explore(8_000_000),
     "turns-12/4 own-scale explore-8M": SCALED | turns(12, 4) | first_explore(8_000_000) | WHOLE_TURN,
