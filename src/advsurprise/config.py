@@ -67,6 +67,8 @@ MOST_STEPS = 2**31
 """Limit on the steps of an update, which are counted with 32 bits."""
 MOST_SEEDS = 10_000
 """Limit on the number of seeds; more must be a mistake."""
+WIDEST = 64
+"""Limit on `network_width`; more must be a mistake."""
 MAY_CHANGE = ("steps", "save_every", "devices")
 """Fields that may change when a run is resumed."""
 
@@ -93,6 +95,8 @@ class RunConfig:
     """Parallel environments per seed."""
     rollout: int = 512
     """Steps per body and update; the default is rounded to whole episodes where their length is fixed."""
+    network_width: int = 1
+    """Multiplies the width of every layer of the policies; 1 for the paper's networks."""
     save_every: int = 20
     """Updates between two checkpoints."""
     devices: int = 0
@@ -103,6 +107,10 @@ class RunConfig:
             (self.bodies >= 1, f"bodies must be at least 1, not {self.bodies}"),
             (self.devices >= 0, f"devices must be at least 0, not {self.devices}"),
             (self.rollout >= 1, f"rollout must be at least 1, not {self.rollout}"),
+            (
+                1 <= self.network_width <= WIDEST,
+                f"network_width must be from 1 to {WIDEST}, not {self.network_width}",
+            ),
             (self.save_every >= 1, f"save_every must be at least 1, not {self.save_every}"),
             (
                 self.steps_per_update < MOST_STEPS,

@@ -21,6 +21,7 @@ from advsurprise.errors import UserError
         (("train", "--bodies", "0"), "bodies must be at least 1, not 0"),
         (("train", "--bodies", "-3"), "bodies must be at least 1, not -3"),
         (("train", "--set", "rollout=0"), "rollout must be at least 1, not 0"),
+        (("train", "--set", "network_width=0"), "network_width must be from 1 to 64, not 0"),
         (("train", "--set", "rollout=-8"), "rollout must be at least 1, not -8"),
         (("train", "--method", "random,task", "--bodies", "0"), "bodies must be at least 1, not 0"),
         (("train", "--seeds", "4..0"), "seeds are written"),

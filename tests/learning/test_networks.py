@@ -87,18 +87,19 @@ def _in_three_ways(network, views):
     return jax.lax.map(network, views), (network(views), network(pairs))
 
 
-def test_three_strides_take_a_7x7_view_to_a_point(getkey):
+@pytest.mark.parametrize("factor", [1, 2])
+def test_three_strides_take_a_7x7_view_to_a_point(getkey, factor):
     # ⌈7/2⌉ = 4, ⌈4/2⌉ = 2, ⌈2/2⌉ = 1; widths 16, 32, 64 as in the paper.
     def outputs(key):
         x, layers = jnp.zeros((1, 7, 7, 4 * 16 + 16)), []
-        torso = GridTorso(COMPACT, 4, 16, key=key)
+        torso = GridTorso(COMPACT, 4, 16, factor=factor, key=key)
         for conv in torso.convs:
             x = conv(x)
             layers.append(x[0])
         return [*layers, torso(blank_view(COMPACT, 4, 16))]
 
     shapes = [out.shape for out in jax.eval_shape(outputs, getkey())]
-    assert shapes == [(4, 4, 16), (2, 2, 32), (1, 1, 64), (64,)]
+    assert shapes == [(4, 4, 16 * factor), (2, 2, 32 * factor), (1, 1, 64 * factor), (64 * factor,)]
 
 
 @SPECS

@@ -125,6 +125,13 @@ def test_atari_and_doom_have_the_paper_s_networks(getkey):
     assert doom.hidden.weight.shape == (IMAGE_WIDTH, 64 + 1)
 
 
+def test_a_factor_widens_every_layer(getkey):
+    make = functools.partial(ActorCritic, ATARI, frames=4, features=2, action_bias=(0.0,) * 6, streams=1, factor=3)
+    wide = jax.eval_shape(make, key=getkey())
+    assert [shape[0] for shape, _, _ in _layers(wide.torso)] == [3 * 4, 3 * 32, 3 * 64]
+    assert wide.hidden.weight.shape == (3 * IMAGE_WIDTH, 7 * 7 * 3 * 64 + 1)
+
+
 def _numpy_torso(torso, frames, features):
     """The network in loops: frames [4, rows, columns] of bytes, features [20, 20, planes]."""
     x = np.moveaxis(frames.astype(np.float64) / 255, 0, -1)

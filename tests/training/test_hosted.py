@@ -15,6 +15,7 @@ from advsurprise.cli import main as cli
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.errors import UserError
 from advsurprise.evaluation import comparison
+from advsurprise.learning.networks import WIDTH
 from advsurprise.training import folder, run
 from advsurprise.training.hosted import Hosted, resume_keys
 from advsurprise.training.state import TrainState, init_keys, update_keys
@@ -69,6 +70,7 @@ TINY = RunConfig(
     steps=8 * 4,
     bodies=2,
     rollout=4,
+    network_width=2,
     save_every=2,
 )
 
@@ -107,6 +109,7 @@ def test_loading_opens_one_environment_and_never_steps_or_resets_it(trained):
     assert len(OPENED) == 1
     assert not SEEDS
     assert OPENED[0].steps == 0
+    assert agents[0].policies["agent"].hidden.weight.shape[0] == 2 * WIDTH
 
 
 def test_shapes_are_those_of_a_real_state_and_need_no_world(monkeypatch):

@@ -20,6 +20,7 @@ import advsurprise
 from advsurprise.cli import main as cli
 from advsurprise.config import RunConfig
 from advsurprise.errors import UserError
+from advsurprise.learning.networks import WIDTH
 from advsurprise.training import checkpoint, folder, loops, memory, run
 from advsurprise.training.metrics import read_rows
 
@@ -274,8 +275,10 @@ def test_every_leaf_of_the_state_is_an_array_before_it_is_compiled(loop):
 
 def test_python_trains_and_loads_with_the_command_lines_defaults(tmp_path, shared):
     fields = {"bodies": 2, "rollout": 10, "seeds": (3, 4), "method_fields": TINY.method_fields, "ppo": TINY.ppo}
+    fields["network_width"] = 2
     trained = advsurprise.train("ladder/game", steps=200, out=tmp_path, **fields)
     assert (trained.updates, len(trained.agents)) == (10, 2)
+    assert trained.agents[0].policies["explore"].hidden.weight.shape[0] == 2 * WIDTH
     assert trained.config == dataclasses.replace(TINY, steps=200, save_every=RunConfig().save_every)
     assert advsurprise.load(tmp_path).config == trained.config
 

@@ -15,12 +15,13 @@ TINY = RunConfig(
     seeds=(3, 4),
     bodies=2,
     rollout=10,
+    network_width=2,
     save_every=5,
 )
 WORDS = [
     *("--env", "ladder/game", "--bodies", "2", "--seeds", "3..4"),
     *("--set", "method.k_explore=1", "--set", "method.k_control=4", "--set", "method.stack=2"),
-    *("--set", "ppo.epochs=1", "--set", "ppo.minibatch=8", "--set", "rollout=10"),
+    *("--set", "ppo.epochs=1", "--set", "ppo.minibatch=8", "--set", "rollout=10", "--set", "network_width=2"),
 ]
 
 

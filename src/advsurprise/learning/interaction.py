@@ -26,14 +26,16 @@ class Agent(eqx.Module):
     """What the method has learnt besides its policies."""
 
 
-def make_agent(method: AbstractMethod, bodies: int, *, key: PRNGKeyArray) -> Agent:
-    """An untrained agent."""
+def make_agent(method: AbstractMethod, bodies: int, *, network_width: int = 1, key: PRNGKeyArray) -> Agent:
+    """An untrained agent; `network_width` multiplies the width of every layer of its policies."""
     learnt_key, *role_keys = jax.random.split(key, 1 + len(method.roles))
-    policies = {role: _policy(method, role, key=key) for role, key in zip(method.roles, role_keys, strict=True)}
+    policies = {
+        role: _policy(method, role, network_width, key=key) for role, key in zip(method.roles, role_keys, strict=True)
+    }
     return Agent(method, policies, method.init(bodies=bodies, key=learnt_key))
 
 
-def _policy(method: AbstractMethod, role: str, *, key: PRNGKeyArray) -> ActorCritic | FixedPolicy:
+def _policy(method: AbstractMethod, role: str, factor: int, *, key: PRNGKeyArray) -> ActorCritic | FixedPolicy:
     if not method.trains:
         return FixedPolicy(jnp.asarray(method.action_bias(role), jnp.float32), len(method.streams))
     view = jax.eval_shape(lambda: method.see(method.start(blank_timestep(method.spec))))
@@ -44,6 +46,7 @@ def _policy(method: AbstractMethod, role: str, *, key: PRNGKeyArray) -> ActorCri
         action_bias=method.action_bias(role),
         streams=len(method.streams),
         critic_scale=method.critic_scale,
+        factor=factor,
         key=key,
     )
 

@@ -83,10 +83,10 @@ class GridTorso(eqx.Module):
     convs: tuple[Conv, ...]
     num_classes: int = eqx.field(static=True)
 
-    def __init__(self, spec: EnvSpec, frames: int, features: int, *, key: PRNGKeyArray):
+    def __init__(self, spec: EnvSpec, frames: int, features: int, *, factor: int = 1, key: PRNGKeyArray):
         self.num_classes = spec.num_classes
         per_cell = math.prod(spec.observation_shape[2:])
-        widths = (per_cell * (frames * spec.num_classes + features), 16, 32, 64)
+        widths = (per_cell * (frames * spec.num_classes + features), 16 * factor, 32 * factor, 64 * factor)
         keys = jax.random.split(key, 3)
         self.convs = tuple(
             Conv(before, after, kernel=SAME_KERNEL, stride=SAME_STRIDE, same=True, key=k)
@@ -129,9 +129,19 @@ class ImageTorso(eqx.Module):
     joined_at: int = eqx.field(static=True)
     """Index of the convolution whose input includes the features."""
 
-    def __init__(self, spec: EnvSpec, frames: int, features: int, *, layers: Layers | None = None, key: PRNGKeyArray):
+    def __init__(
+        self,
+        spec: EnvSpec,
+        frames: int,
+        features: int,
+        *,
+        layers: Layers | None = None,
+        factor: int = 1,
+        key: PRNGKeyArray,
+    ):
         size = spec.observation_shape[:2]
         layers, same = layers or image_layers(min(size)), min(size) < LEAST_UNPADDED
+        layers = [(outputs * factor, kernel, stride) for outputs, kernel, stride in layers]
         planes = math.prod(spec.modelled_shape[2:]) * features
         self.joined_at = joined_at(spec, layers[0], same=same) if planes else 0
         widths = [math.prod(spec.observation_shape[2:]) * frames, *(outputs for outputs, _, _ in layers)]
@@ -198,7 +208,8 @@ class VectorTorso(eqx.Module):
     layers: tuple[Dense, ...]
     num_classes: int = eqx.field(static=True)
 
-    def __init__(self, spec: EnvSpec, frames: int, features: int, *, width: int = WIDTH, key: PRNGKeyArray):
+    def __init__(self, spec: EnvSpec, frames: int, features: int, *, factor: int = 1, key: PRNGKeyArray):
+        width = WIDTH * factor
         self.num_classes = spec.num_classes if spec.observation_kind == "classes" else 0
         entries = math.prod(spec.observation_shape)
         inputs = entries * (frames * max(self.num_classes, 1) + features)
@@ -235,12 +246,13 @@ class ActorCritic(eqx.Module):
         action_bias: tuple[float, ...],
         streams: int,
         critic_scale: float = 1.0,
+        factor: int = 1,
         key: PRNGKeyArray,
     ):
         torso_key, hidden_key, actor_key, critic_key = jax.random.split(key, 4)
-        self.torso = make_torso(spec, frames, features, key=torso_key)
+        self.torso = make_torso(spec, frames, features, factor=factor, key=torso_key)
         outputs = jax.eval_shape(self.torso, blank_view(spec, frames, features)).shape[0]
-        width = IMAGE_WIDTH if spec.observation_kind == "image" else WIDTH
+        width = factor * (IMAGE_WIDTH if spec.observation_kind == "image" else WIDTH)
         self.hidden = Dense(outputs + 1, width, scale=math.sqrt(2), key=hidden_key)
         # An action of negligible probability gets no gradient, so it stays excluded.
         actor = Dense(width, len(action_bias), scale=0.01, key=actor_key)
@@ -265,15 +277,16 @@ class FixedPolicy(eqx.Module):
 
 
 def make_torso(
-    spec: EnvSpec, frames: int, features: int, *, layers: Layers | None = None, key: PRNGKeyArray
+    spec: EnvSpec, frames: int, features: int, *, layers: Layers | None = None, factor: int = 1, key: PRNGKeyArray
 ) -> GridTorso | ImageTorso | VectorTorso:
-    """The torso for a world's observations; `layers` replace a policy's convolutions of images."""
+    """The torso for a world's observations; `layers` replace a policy's convolutions of images, and `factor` multiplies
+    the width of every layer."""
     if spec.observation_kind == "image" and len(spec.observation_shape) in (2, 3):
-        return ImageTorso(spec, frames, features, layers=layers, key=key)
+        return ImageTorso(spec, frames, features, layers=layers, factor=factor, key=key)
     if spec.observation_kind == "classes" and len(spec.observation_shape) in (2, 3):
-        return GridTorso(spec, frames, features, key=key)
+        return GridTorso(spec, frames, features, factor=factor, key=key)
     if spec.observation_kind in ("vector", "classes"):
-        return VectorTorso(spec, frames, features, key=key)
+        return VectorTorso(spec, frames, features, factor=factor, key=key)
     raise UserError(f"{spec.id}: no network for observations of kind {spec.observation_kind!r}")
 
 

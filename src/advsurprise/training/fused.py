@@ -108,7 +108,8 @@ class Fused:
 
     def _init_seed(self, key: PRNGKeyArray) -> TrainState:
         agent_key, world_key, prime_key = init_keys(key)
-        agent = primed(make_agent(self.method, self.cfg.bodies, key=agent_key), self._primer, key=prime_key)
+        agent = make_agent(self.method, self.cfg.bodies, network_width=self.cfg.network_width, key=agent_key)
+        agent = primed(agent, self._primer, key=prime_key)
         learner = make_learner(agent, self.cfg.ppo, tail=first_tail(agent, self.cfg.bodies, self.cfg.rollout))
         return TrainState(learner, self._collector.start(agent, key=world_key), jnp.int32(0), key)
 

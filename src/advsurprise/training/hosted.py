@@ -159,7 +159,7 @@ class Hosted:
         return self._prime(agent, rollout)
 
     def _make_agent(self, key: PRNGKeyArray) -> Agent:
-        return make_agent(self.method, self.cfg.bodies, key=key)
+        return make_agent(self.method, self.cfg.bodies, network_width=self.cfg.network_width, key=key)
 
     def _begin_learning(self, agent: Agent) -> Learner:
         return make_learner(agent, self.cfg.ppo, tail=first_tail(agent, self.cfg.bodies, self.cfg.rollout))
@@ -187,7 +187,7 @@ def state_shapes(cfg: RunConfig, spec: EnvSpec) -> TrainState:
     method = methods.make(cfg.method, spec, **cfg.method_fields)
 
     def begin(key: PRNGKeyArray) -> TrainState:
-        agent = make_agent(method, cfg.bodies, key=key)
+        agent = make_agent(method, cfg.bodies, network_width=cfg.network_width, key=key)
         learner = make_learner(agent, cfg.ppo, tail=first_tail(agent, cfg.bodies, cfg.rollout))
         one = interaction.blank_timestep(spec)
         bodies = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (cfg.bodies, *leaf.shape)), one)
