@@ -35,6 +35,7 @@ HUGE = {"bodies": 1024, "ppo.minibatch": 8192, "ppo.lr": 1e-3}
 """Sixteen times the samples, in the same number of minibatches."""
 MIDDLE = {"bodies": 128, "ppo.minibatch": 1024, "ppo.lr": 1e-3}
 """Twice the samples, in the same number of minibatches."""
+WIDE = {"network_width": 2}
 NO_PRIOR = {"method.pay_prior": False}
 ROUND = {"method.scope": "round"}
 TWO_MODELS = ROUND | NO_PRIOR | {"method.explore_scope": "episode"}
@@ -121,6 +122,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "turns-9/7 own-scale scored explore-8M": SCALED | turns(9, 7) | first_explore(8_000_000),
     "turns-10/6 own-scale scored explore-6.5M": SCALED | turns(10, 6) | first_explore(6_500_000),
     "turns-10/6 own-scale scored explore-8M": SCALED | turns(10, 6) | first_explore(8_000_000),
+    "turns-10/6 own-scale scored explore-8M wide": SCALED | turns(10, 6) | first_explore(8_000_000) | WIDE,
     "turns-10/6 own-scale scored explore-31M huge": HUGE_BEST,
     "turns-11/5 own-scale scored explore-31M huge": HUGE_BEST | turns(11, 5),
     "turns-10/6 own-scale scored explore-31M huge rate-2e-3": HUGE_BEST | {"ppo.lr": 2e-3},
@@ -134,6 +136,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "turns-32 middle no-prior": MIDDLE | NO_PRIOR,
     "turns-16 middle no-prior": turns(16) | MIDDLE | NO_PRIOR,
     "turns-12/4 middle two-models whole-turn": BEST | turns(12, 4) | MIDDLE,
+    "turns-32 large no-prior wide": LARGE | NO_PRIOR | WIDE,
     "turns-24/8 large two-models whole-turn falling-rate gamma-0.995": BEST
     | turns(24, 8)
     | FALLING
