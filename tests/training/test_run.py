@@ -14,7 +14,7 @@ import jax
 import numpy as np
 import pytest
 from event_files import scalars
-from tiny_run import TINY, WORDS, Signals, metric_rows, newest_record, saved_tensors
+from tiny_run import FIELDS, TINY, WORDS, Signals, metric_rows, newest_record, saved_tensors
 
 import advsurprise
 from advsurprise.cli import main as cli
@@ -274,9 +274,7 @@ def test_every_leaf_of_the_state_is_an_array_before_it_is_compiled(loop):
 
 
 def test_python_trains_and_loads_with_the_command_lines_defaults(tmp_path, shared):
-    fields = {"bodies": 2, "rollout": 10, "seeds": (3, 4), "method_fields": TINY.method_fields, "ppo": TINY.ppo}
-    fields["network_width"] = 2
-    trained = advsurprise.train("ladder/game", steps=200, out=tmp_path, **fields)
+    trained = advsurprise.train("ladder/game", steps=200, out=tmp_path, **FIELDS)
     assert (trained.updates, len(trained.agents)) == (10, 2)
     assert trained.agents[0].policies["explore"].hidden.weight.shape[0] == 2 * WIDTH
     assert trained.config == dataclasses.replace(TINY, steps=200, save_every=RunConfig().save_every)

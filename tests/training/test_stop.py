@@ -10,7 +10,7 @@ import time
 from contextlib import nullcontext
 
 import pytest
-from tiny_run import TINY, WORDS, Signals, metric_rows, newest_record, saved_tensors
+from tiny_run import FIELDS, TINY, WORDS, Signals, metric_rows, newest_record, saved_tensors
 
 import advsurprise
 from advsurprise.cli import main as cli
@@ -106,9 +106,8 @@ def test_ctrl_c_in_python_saves_and_raises(tmp_path, loop, monkeypatch, update, 
     """Also in the last update, after which the run is whole: a script that trains several must not go to the next."""
     monkeypatch.setattr(loops, "open_loop", lambda cfg: nullcontext(Signals(loop, update, signal.SIGINT)))
     before = signal.getsignal(signal.SIGINT)
-    fields = {"bodies": 2, "rollout": 10, "seeds": (3, 4), "method_fields": TINY.method_fields, "ppo": TINY.ppo}
     with pytest.raises(KeyboardInterrupt) as stopped:
-        advsurprise.train("ladder/game", steps=240, out=tmp_path, **fields)
+        advsurprise.train("ladder/game", steps=240, out=tmp_path, **FIELDS)
     assert str(stopped.value) == f"stopped after {steps} steps and saved; continue with: advsurprise resume {tmp_path}"
     assert checkpoint.read_record(newest_record(tmp_path))["step"] == update
     assert signal.getsignal(signal.SIGINT) is before
@@ -116,10 +115,9 @@ def test_ctrl_c_in_python_saves_and_raises(tmp_path, loop, monkeypatch, update, 
 
 def test_python_trains_off_the_main_thread(tmp_path, shared):
     results: list = []
-    fields = {"bodies": 2, "rollout": 10, "seeds": (3, 4), "method_fields": TINY.method_fields, "ppo": TINY.ppo}
 
     def work():
-        results.append(advsurprise.train("ladder/game", steps=60, out=tmp_path, **fields))
+        results.append(advsurprise.train("ladder/game", steps=60, out=tmp_path, **FIELDS))
 
     thread = threading.Thread(target=work)
     thread.start()

@@ -18,6 +18,8 @@ TINY = RunConfig(
     network_width=2,
     save_every=5,
 )
+FIELDS = {name: getattr(TINY, name) for name in ("method_fields", "ppo", "seeds", "bodies", "rollout", "network_width")}
+"""The same for `advsurprise.train`."""
 WORDS = [
     *("--env", "ladder/game", "--bodies", "2", "--seeds", "3..4"),
     *("--set", "method.k_explore=1", "--set", "method.k_control=4", "--set", "method.stack=2"),
