@@ -195,10 +195,12 @@ def test_progress_is_that_of_the_last_whole_row(tmp_path, monkeypatch):
     path.write_text("\n".join([*rows, '{"step": 3000, "pad']))
     assert last_step(path) == 2999
     monkeypatch.setattr(jobs, "REPORT", 0.0)
-    lines: list[str] = []
     waits = _job(tmp_path, "a", "import time; time.sleep(0.5)")
-    run_jobs([waits], workers=1, folder=tmp_path, log=lines.append)
-    assert lines[0].startswith("100% of 10 steps, 0 steps/s; 1 running, 0 waiting")
+    for rows, expected in ((5, "40% of 10 steps, 0 steps/s"), (3000, "all 10 steps are trained, evaluating")):
+        path.write_text("".join(json.dumps({"step": step}) + "\n" for step in range(rows)))
+        lines: list[str] = []
+        run_jobs([waits], workers=1, folder=tmp_path, log=lines.append)
+        assert lines[0] == f"{expected}; 1 running, 0 waiting"
 
 
 def test_a_command_that_says_nothing_still_has_a_reason(tmp_path):
