@@ -13,7 +13,16 @@ import pytest
 import advsurprise
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.errors import UserError
-from advsurprise.learning.networks import ActorCritic, Conv, Dense, GridTorso, VectorTorso, blank_view, make_torso
+from advsurprise.learning.networks import (
+    WIDTH,
+    ActorCritic,
+    Conv,
+    Dense,
+    GridTorso,
+    VectorTorso,
+    blank_view,
+    make_torso,
+)
 from advsurprise.training.fused import Fused
 from advsurprise.types import EnvSpec
 
@@ -116,6 +125,12 @@ def test_kinds_meet_their_torsos(getkey):
     specs = (COMPACT, SYMBOLIC, VECTOR, ROW)
     torsos = [type(jax.eval_shape(functools.partial(make_torso, spec, 4, 3), key=getkey())) for spec in specs]
     assert torsos == [GridTorso, GridTorso, VectorTorso, VectorTorso]
+
+
+def test_a_factor_widens_both_layers_of_a_vectors_torso(getkey):
+    torso = jax.eval_shape(functools.partial(make_torso, VECTOR, 4, 3, factor=3), key=getkey())
+    inputs = math.prod(VECTOR.observation_shape) * (4 + 3)
+    assert [layer.weight.shape for layer in torso.layers] == [(3 * WIDTH, inputs), (3 * WIDTH, 3 * WIDTH)]
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "scale"), [(20, 6, 0.01), (6, 20, 1.0), (12, 12, math.sqrt(2))])

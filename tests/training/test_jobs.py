@@ -196,7 +196,7 @@ def test_progress_is_that_of_the_last_whole_row(tmp_path, monkeypatch):
     assert last_step(path) == 2999
     monkeypatch.setattr(jobs, "REPORT", 0.0)
     waits = _job(tmp_path, "a", "import time; time.sleep(0.5)")
-    for rows, expected in ((5, "40% of 10 steps, 0 steps/s"), (3000, "all 10 steps are trained, evaluating")):
+    for rows, expected in ((5, "40% of 10 steps, 0 steps/s"), (3000, "all 10 steps are trained")):
         path.write_text("".join(json.dumps({"step": step}) + "\n" for step in range(rows)))
         lines: list[str] = []
         run_jobs([waits], workers=1, folder=tmp_path, log=lines.append)

@@ -242,16 +242,16 @@ class Clock:
         if now - self._last < REPORT:
             return
         self._last, done = now, self._done()
-        jobs = f"{running} running, {waiting} waiting"
+        queue = f"{running} running, {waiting} waiting"
         if done == self._total:
-            # What follows training has no steps to count: evaluating frozen policies, saving.
-            self._log(f"all {done:,} steps are trained, evaluating; {jobs}")
+            # Commands that follow training, such as evaluations, have no steps: a rate would only fall.
+            self._log(f"all {done:,} steps are trained; {queue}")
             return
         # A resumed run drops the rows after its last checkpoint, which may have been counted.
         rate = max(0, done - self._before) / (now - self._start)
         left = f", ETA {_minutes((self._total - done) / rate)}" if rate > 0 else ""
         share = f"{100 * done / self._total:.0f}%"
-        self._log(f"{share} of {self._total:,} steps, {rate:,.0f} steps/s{left}; {jobs}")
+        self._log(f"{share} of {self._total:,} steps, {rate:,.0f} steps/s{left}; {queue}")
 
     def _done(self) -> int:
         return sum(min(last_step(job.metrics), job.steps) * job.seeds for job in self._jobs)
