@@ -1,10 +1,10 @@
-"""Packing: what a scan gives out comes back to the bit."""
+"""Packing: what a scan gives out comes back to the bit. Mapping over seeds: at once and in turn."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from advsurprise.tree import Packing
+from advsurprise.tree import Packing, over_seeds
 
 
 def _step(count, key):
@@ -40,3 +40,16 @@ def test_a_packed_scan_gives_out_the_same_bits(getkey):
     ):
         assert found.dtype == expected.dtype, path
         assert np.asarray(found).tobytes() == np.asarray(expected).tobytes(), path
+
+
+def test_seeds_in_turn_have_the_results_of_seeds_at_once(getkey):
+    def one(key, weights, missing):
+        assert missing is None
+        x = jax.random.normal(key, (3,))
+        return {"x": weights["w"] @ x, "n": weights["n"] + 1}
+
+    keys = jax.random.split(getkey(), 2)
+    weights = {"w": jax.random.normal(getkey(), (2, 4, 3)), "n": jnp.array([3, 5])}
+    at_once, in_turn = (jax.jit(over_seeds(one, 2, in_turn=each))(keys, weights, None) for each in (False, True))
+    assert in_turn["n"].tolist() == at_once["n"].tolist() == [4, 6]
+    np.testing.assert_allclose(in_turn["x"], at_once["x"], rtol=1e-6)

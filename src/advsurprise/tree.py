@@ -23,10 +23,11 @@ def with_seed_axis(tree: Tree) -> Tree:
     return jax.tree.map(lambda leaf: leaf[None], tree)
 
 
-def over_seeds(function: Callable, seeds: int) -> Callable:
-    """Maps a function of one seed over an axis S. A single seed is not vmapped: that would cost a little."""
+def over_seeds(function: Callable, seeds: int, *, in_turn: bool = False) -> Callable:
+    """Maps a function of one seed over an axis S: for all seeds at once, or one after the other. A single seed is not
+    vmapped: that would cost a little."""
     if seeds > 1:
-        return jax.vmap(function)
+        return (lambda *args: jax.lax.map(lambda of_seed: function(*of_seed), args)) if in_turn else jax.vmap(function)
 
     def one_seed(*args):
         # reshape instead of an index: copies nothing.

@@ -124,18 +124,39 @@ def by_blocks(
     """
     outputs, stride = len(weight), cells.shape[3]
     side = weight.shape[1] // stride
-    x = cells.reshape(*cells.shape[:3], -1)
     kernel = weight.reshape(outputs, side, stride, side, stride, -1)
-    rows, columns = (size - side + 1 for size in x.shape[1:3])
+    rows, columns = (size - side + 1 for size in cells.shape[1:3])
     places = [(i, j) for i in range(side) for j in range(side)]
     if outputs > FEW_OUTPUTS:
+        x = cells.reshape(*cells.shape[:3], -1)
         together = jnp.concatenate([x[:, i : i + rows, j : j + columns] for i, j in places], axis=-1)
         flat = jnp.swapaxes(kernel, 2, 3).reshape(outputs, -1)
         return jax.lax.dot_general(together, flat, (((3,), (1,)), ((), ())))
-    flat = jnp.transpose(kernel, (1, 3, 0, 2, 4, 5)).reshape(side * side * outputs, -1)
-    product = jax.lax.dot_general(x, flat, (((3,), (1,)), ((), ())))
-    product = product.reshape(*x.shape[:3], side * side, outputs)
+    # Columns last: frames are channels that lie apart in memory, and a CPU copies runs of columns much faster.
+    x = jnp.swapaxes(cells, 4, 5).reshape(*cells.shape[:3], -1)
+    flat = jnp.transpose(kernel, (1, 3, 0, 2, 5, 4)).reshape(side * side * outputs, -1)
+    product = narrow(x, flat).reshape(*x.shape[:3], side * side, outputs)
     return sum((product[:, i : i + rows, j : j + columns, i * side + j] for i, j in places), jnp.float32(0))
+
+
+@jax.custom_vjp
+def narrow(x: Float[Array, "*n inputs"], weight: Float[Array, "outputs inputs"]) -> Float[Array, "*n outputs"]:
+    """x Wᵀ, for few outputs: the gradient of W is computed as (xᵀ g)ᵀ, so that g is not transposed in memory."""
+    return jax.lax.dot_general(x, weight, (((x.ndim - 1,), (1,)), ((), ())))
+
+
+def _narrow_forward(x, weight):
+    return narrow(x, weight), (x, weight)
+
+
+def _narrow_backward(saved, gradient):
+    x, weight = saved
+    rows, flat = x.reshape(-1, x.shape[-1]), gradient.reshape(-1, len(weight))
+    of_weight = jax.lax.dot_general(rows, flat, (((0,), (0,)), ((), ()))).T
+    return jax.lax.dot_general(gradient, weight, (((gradient.ndim - 1,), (0,)), ((), ()))), of_weight
+
+
+narrow.defvjp(_narrow_forward, _narrow_backward)
 
 
 def by_rows(
