@@ -222,6 +222,23 @@ def test_restarting_begins_a_new_game():
     assert body.info() == {"game/over": 0, "game/score": 0, "game/lives": 4, "episode_length": 0}
 
 
+@pytest.mark.parametrize("game", ["berzerk", "freeway"])
+def test_a_restarted_game_is_the_first_one_again_also_in_a_resumed_body(game):
+    body, other = make(game, noops=0), make(game, noops=0)
+    first = body.reset(5).copy()
+    played = _play(body, 40, 0)
+    other.load(body.save())
+    for each in (body, other):
+        np.testing.assert_array_equal(each.restart(), first)
+        assert _play(each, 40, 0) == played
+
+
+def test_restarted_games_wait_for_random_numbers_of_frames():
+    body = make("berzerk")
+    body.reset(0)
+    assert len({body.restart().tobytes() for _ in range(6)}) > 3
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sticky", [0.0, 0.25])
 @pytest.mark.parametrize("game", GAMES)

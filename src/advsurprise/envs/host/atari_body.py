@@ -16,7 +16,7 @@ from advsurprise.envs.host.area import AreaResize
 from advsurprise.envs.host.body import Body, Stepped
 from advsurprise.errors import UserError, check, require
 
-MAGIC = b"atari-1\n"
+MAGIC = b"atari-2\n"
 """First bytes of a saved body."""
 HEADER = struct.Struct("<II")
 """Checksum of what follows, length of the JSON text; then the text, then the arrays that it lists."""
@@ -127,7 +127,9 @@ class AtariBody(Body):
         self._load_game(int(emulator.astype(np.int32)))
         # Loading a game resets it once.
         self._sticks.random_raw(RESET_DRAWS.get(self.game, 0))
-        return self.restart()
+        self._open()
+        self._wait()
+        return self._begin()
 
     def step(self, action: int) -> Stepped:
         """Repeats the action for the frames of a step; a life counts as lost only if others are left."""
@@ -145,14 +147,19 @@ class AtariBody(Body):
 
     def begin(self) -> np.ndarray:
         """Starts the next life, after a no-op step, if one was lost; otherwise a new game."""
-        if not self._lost:
-            return self.restart()
-        self._press(self._noop)
+        if self._lost:
+            self._press(self._noop)
+        else:
+            self._new_game()
         return self._begin()
 
     def restart(self) -> np.ndarray:
-        """Starts a new game; returns its first observation."""
-        self._new_game()
+        """Starts a new game from the body's first, before its no-op frames: a reset takes as long as fifteen steps."""
+        state, screen = self._opening
+        self._ale.restoreState(state)
+        self._screen[:] = screen
+        self._held, self._score = self._noop, 0.0
+        self._wait()
         return self._begin()
 
     def rewind(self) -> np.ndarray:
@@ -177,6 +184,7 @@ class AtariBody(Body):
         first, sticks = self._first, self._sticks.state["state"]
         facts = {
             **self._identity(),
+            "seed": self._seed,
             "now": [self._held.value, self._lives, self._score, self._steps, self._lost, self._over],
             "first": [first.held.value, first.lives, first.score],
             "rng": self._rng.bit_generator.state,
@@ -191,7 +199,8 @@ class AtariBody(Body):
         identity = self._identity()
         if {name: facts.get(name) for name in identity} != identity:
             raise ValueError(f"the saved body plays {facts.get('game')} with {facts.get('settings')}")
-        self._load_game()
+        self._load_game(facts["seed"])
+        self._open()
         self._ale.restoreState(self._py.ALEState(now))
         held, self._lives, self._score, self._steps, self._lost, self._over = facts["now"]
         self._held = self._py.Action(held)
@@ -214,7 +223,8 @@ class AtariBody(Body):
         # The emulator would exit the whole process.
         if rom is None or self._py.ALEInterface.isSupportedROM(rom) is None:
             raise UserError(f"ale-py has no game {self.game!r} for one player")
-        self._ale.setInt("random_seed", seed or 0)
+        self._seed = seed or 0
+        self._ale.setInt("random_seed", self._seed)
         self._ale.loadROM(rom)
         self._loaded = True
         rows, columns = self._ale.getScreenDims()
@@ -223,18 +233,32 @@ class AtariBody(Body):
         self._before = self._screen.copy()
 
     def _new_game(self) -> None:
-        """Starts a game with its random number of no-op frames.
+        """Starts the game after one that is over.
 
         The emulator is reset rather than restored: memory that a reset does not clear makes each game a little
         different.
         """
+        self._reset_game()
+        self._wait()
+
+    def _open(self) -> None:
+        """Resets the game for the first time, and keeps its first state and screen."""
+        self._reset_game()
+        self._opening = (self._ale.cloneState(), self._screen.copy())
+
+    def _reset_game(self) -> None:
         self._ale.reset_game()
         self._sticks.random_raw(RESET_DRAWS.get(self.game, 0))
         self._held, self._score = self._noop, 0.0
+        self._ale.getScreenGrayscale(self._screen)
+
+    def _wait(self) -> None:
+        """Plays a game's random number of no-op frames."""
         noops = int(self._rng.integers(1, self.settings.noops + 1)) if self.settings.noops else 0
         for _ in range(noops):
             self._frame(self._noop)
-        self._ale.getScreenGrayscale(self._screen)
+        if noops:
+            self._ale.getScreenGrayscale(self._screen)
 
     def _begin(self) -> np.ndarray:
         """Starts an episode in the current game: FIRE and the action after it, as in Baselines, then the first look."""
@@ -288,7 +312,7 @@ def unpack(state: bytes) -> tuple[dict[str, Any], tuple[bytes, ...]]:
     """Splits what `pack` joined; raises ValueError for other bytes."""
     begin = len(MAGIC) + HEADER.size
     if len(state) < begin or not state.startswith(MAGIC):
-        raise ValueError("not the state of an Atari body")
+        raise ValueError("not the state of an Atari body, or one of another version")
     checksum, length = HEADER.unpack_from(state, len(MAGIC))
     if zlib.crc32(state[begin:]) != checksum:
         raise ValueError("the state of an Atari body is damaged")
