@@ -36,6 +36,8 @@ HUGE = {"bodies": 1024, "ppo.minibatch": 8192, "ppo.lr": 1e-3}
 MIDDLE = {"bodies": 128, "ppo.minibatch": 1024, "ppo.lr": 1e-3}
 """Twice the samples, in the same number of minibatches."""
 WIDE = {"network_width": 2}
+UNQUIET = {"method.quiet": 0.0}
+"""All of Control's turn is scored."""
 NO_PRIOR = {"method.pay_prior": False}
 ROUND = {"method.scope": "round"}
 TWO_MODELS = ROUND | NO_PRIOR | {"method.explore_scope": "episode"}
@@ -122,8 +124,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "turns-9/7 own-scale scored explore-8M": SCALED | turns(9, 7) | first_explore(8_000_000),
     "turns-10/6 own-scale scored explore-6.5M": SCALED | turns(10, 6) | first_explore(6_500_000),
     "turns-10/6 own-scale scored explore-8M": SCALED | turns(10, 6) | first_explore(8_000_000),
+    "turns-5/3 own-scale scored explore-8M": SCALED | turns(5, 3) | first_explore(8_000_000),
+    "turns-6/2 own-scale scored explore-8M unquiet": SCALED | turns(6, 2) | first_explore(8_000_000) | UNQUIET,
     "turns-10/6 own-scale scored explore-8M wide": SCALED | turns(10, 6) | first_explore(8_000_000) | WIDE,
     "turns-10/6 own-scale scored explore-31M huge": HUGE_BEST,
+    "turns-5/3 own-scale scored explore-31M huge": HUGE_BEST | turns(5, 3),
     "turns-11/5 own-scale scored explore-31M huge": HUGE_BEST | turns(11, 5),
     "turns-10/6 own-scale scored explore-31M huge rate-2e-3": HUGE_BEST | {"ppo.lr": 2e-3},
     "turns-10/6 own-scale scored explore-31M huge minibatch-4096": HUGE_BEST | {"ppo.minibatch": 4096},
@@ -155,8 +160,8 @@ DOOM_VARIANTS: dict[str, dict[str, Any]] = {
     "turns-32 outlasts": turns(32) | OUTLASTS,
     "turns-16 outlasts two-models": turns(16) | OUTLASTS | TWO_MODELS,
     "turns-16/32": turns(16, 32),
-    "turns-16/32 unquiet": turns(16, 32) | {"method.quiet": 0.0},
-    "turns-16/32 unquiet floor-0.05": turns(16, 32) | {"method.quiet": 0.0, "method.min_std": 0.05},
+    "turns-16/32 unquiet": turns(16, 32) | UNQUIET,
+    "turns-16/32 unquiet floor-0.05": turns(16, 32) | UNQUIET | {"method.min_std": 0.05},
     "turns-16 floor-0.05": turns(16) | {"method.min_std": 0.05},
     "turns-64/128 skip-1": {"env.frame_skip": 1},
 }
