@@ -12,6 +12,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any
 
 import jax
@@ -97,28 +98,28 @@ def run(
 def _row(cfg: RunConfig, updates: int, log: Callable[[str], None]) -> dict[str, Any]:
     log(f"{cfg.method} in {cfg.env}: {cfg.bodies} bodies, rollouts of {cfg.rollout} …")
     start = time.perf_counter()
-    loop = Hosted(cfg)
-    opened = time.perf_counter() - start
-    try:
-        return _timed_row(loop, cfg, updates, opened)
-    finally:
-        loop.close()
+    with closing(Hosted(cfg)) as loop:
+        return _timed_row(loop, cfg, updates, time.perf_counter() - start)
 
 
 def _timed_row(loop: Hosted, cfg: RunConfig, updates: int, opened: float) -> dict[str, Any]:
     host, steps = loop.host, cfg.steps_per_update * len(cfg.seeds)
     state = loop.init()
     state, compiled = _seconds(lambda: loop.update(state)[0])
+    # At a run's start, a method whose rewards depend on later steps has fewer samples to learn from.
+    for _ in range(-(-loop.method.lookback(cfg.rollout) // cfg.rollout)):
+        state = loop.update(state)[0]
     train, collect, learn, raw = [], [], [], []
     for _ in range(updates):
-        # Interleaved, so that a slowdown of the machine affects all of them.
+        # Interleaved, so that a slowdown of the machine affects all of them. The run's episodes go on afterwards.
+        saved = loop.saved(state)
         raw.append(raw_seconds(host, cfg.rollout))
-        state = loop.restarted(state)
+        state = loop.resumed(saved)
         state, seconds = _seconds(lambda state=state: loop.update(state)[0])
         train.append(seconds)
         collect.append(loop.collect_seconds)
         learn.append(seconds - loop.collect_seconds)
-    memory = loop.learn_bytes(loop.restarted(state))
+    memory = loop.learn_bytes(state)
     still = statistics.median(still_seconds(loop, state, updates))
     rate = {
         name: steps / statistics.median(times)

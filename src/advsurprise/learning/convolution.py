@@ -135,7 +135,7 @@ def by_blocks(
     # Columns last: frames are channels that lie apart in memory, and a CPU copies runs of columns much faster.
     x = jnp.swapaxes(cells, 4, 5).reshape(*cells.shape[:3], -1)
     flat = jnp.transpose(kernel, (1, 3, 0, 2, 5, 4)).reshape(side * side * outputs, -1)
-    product = narrow(x, flat).reshape(*x.shape[:3], side * side, outputs)
+    product: Array = narrow(x, flat).reshape(*x.shape[:3], side * side, outputs)
     return sum((product[:, i : i + rows, j : j + columns, i * side + j] for i, j in places), jnp.float32(0))
 
 
