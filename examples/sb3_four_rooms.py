@@ -15,20 +15,6 @@ from stable_baselines3.common.evaluation import evaluate_policy
 import advsurprise  # noqa: F401 (registers the worlds)
 
 
-class NewRooms(gymnasium.Wrapper):
-    """Reward 1 for each further room of the episode, since the world itself gives none."""
-
-    def reset(self, **kwargs):
-        obs, info = self.env.reset(**kwargs)
-        self._rooms = info["rooms_episode"]
-        return obs, info
-
-    def step(self, action):
-        obs, _, terminated, truncated, info = self.env.step(action)
-        reward, self._rooms = float(info["rooms_episode"] - self._rooms), info["rooms_episode"]
-        return obs, reward, terminated, truncated, info
-
-
 class OneHot(gymnasium.ObservationWrapper):
     """Cells are classes, not quantities: one input per cell and class."""
 
@@ -44,7 +30,7 @@ class OneHot(gymnasium.ObservationWrapper):
 
 def make() -> gymnasium.Env:
     """One body; fields of the world are keyword arguments."""
-    return OneHot(NewRooms(gymnasium.make("advsurprise/FourRooms-v0", doors="open", max_side=5)))
+    return OneHot(gymnasium.make("advsurprise/FourRooms-v0", reward="rooms", doors="open", max_side=5))
 
 
 def main(steps: int) -> None:

@@ -131,6 +131,37 @@ def test_measures_follow_the_body_through_a_door(getkey):
     assert np.asarray(info["noisy_rooms"]).tolist() == [1] * 6
 
 
+@pytest.mark.parametrize(
+    ("reward", "rooms", "stilling"), [("none", 0, 0), ("rooms", 1, 0), ("stilled", 0, 1), ("both", 1, 1)]
+)
+def test_a_world_rewards_new_rooms_and_stilled_ones(reward, rooms, stilling, getkey):
+    env = make("rooms/switch", reward=reward)
+    transition = jax.jit(env.transition)
+
+    def rewards(state, *actions):
+        paid = []
+        for action in actions:
+            state, outcome = transition(state, jnp.int32(action), key=getkey())
+            paid.append(float(outcome.reward))
+        return state, paid
+
+    state = _facing(env, _begin(env, getkey()), tiles.STOP_SWITCH)
+    state, paid = rewards(state, Action.TOGGLE, Action.TOGGLE, Action.DONE)
+    assert paid == [stilling, 0, 0]
+    state, paid = rewards(_facing(env, state, tiles.START_SWITCH), Action.TOGGLE)
+    assert paid == [-stilling]
+    state = _facing(env, state, int(state.grid[state.doors[0]]))
+    _, paid = rewards(
+        state,
+        *[Action.FORWARD] * 2,
+        *[Action.LEFT] * 2,
+        *[Action.FORWARD] * 2,
+        *[Action.LEFT] * 2,
+        *[Action.FORWARD] * 2,
+    )
+    assert paid == [0, rooms, *[0] * 8]
+
+
 def test_rooms_of_the_life_outlive_the_episode(getkey):
     env = make("rooms/door")
     state = _begin(env, getkey())

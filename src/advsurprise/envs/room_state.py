@@ -1,5 +1,7 @@
 """The state of a room world, and its measures."""
 
+from typing import Literal
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt8, UInt32
@@ -24,6 +26,9 @@ MEASURES = (
     Measure("y", "row of the body"),
     Measure("direction", "direction the body faces"),
 )
+
+Reward = Literal["none", "rooms", "stilled", "both"]
+"""What a world of rooms rewards."""
 
 
 class RoomState(eqx.Module):
@@ -67,6 +72,17 @@ class RoomState(eqx.Module):
 
 COUNTED = ("visited", "visited_life", "uses", "restarts", "dark_steps")
 """Counters of the episode and of the body's life, which rewinding keeps."""
+
+
+def reward_between(of: Reward, before: RoomState, after: RoomState) -> Float[Array, ""]:
+    """`rooms`: 1 for a room that is new in the episode; `stilled`: 1 for stilling a room, -1 for starting its noise
+    again; `both`: their sum."""
+    counted = {"none": (), "rooms": ("visited",), "stilled": ("stilled",), "both": ("visited", "stilled")}[of]
+    gained = jnp.float32(0)
+    for name in counted:
+        now, was = (jnp.sum(getattr(state, name), dtype=jnp.float32) for state in (after, before))
+        gained += now - was
+    return gained
 
 
 def share(holds: Bool[Array, " n"]) -> Float[Array, ""]:

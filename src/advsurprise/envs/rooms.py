@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray, Shaped, UInt8, UInt32
 from advsurprise.envs.base import AbstractEnv, Outcome, Scene
 from advsurprise.envs.reader import Reader
 from advsurprise.envs.room_reader import RoomReader
-from advsurprise.envs.room_state import COUNTED, MEASURES, RoomState, share
+from advsurprise.envs.room_state import COUNTED, MEASURES, Reward, RoomState, reward_between, share
 from advsurprise.envs.settings import check_rooms
 from advsurprise.envs.world import pure_worlds
 from advsurprise.errors import UserError, nearest
@@ -68,7 +68,8 @@ class RoomWorld(AbstractEnv[RoomState]):
     """Length of an episode."""
     timeout: Literal["terminated", "truncated"] = eqx.field(static=True, default="terminated")
     """How a timeout ends an episode: by default as terminated, since the learner sees the time."""
-
+    reward: Reward = eqx.field(static=True, default="none")
+    """What the world itself rewards, for `task`: rooms that are new in the episode, stilled rooms, both, or nothing."""
     first_role: Literal["explore", "control"] = eqx.field(static=True, default="explore")
     """Role of Adversarial Surprise that moves first, unless the method's own field overrides it."""
 
@@ -184,11 +185,11 @@ class RoomWorld(AbstractEnv[RoomState]):
 
     @functools.partial(jax.jit, static_argnums=0)
     def transition(self, state: RoomState, action: Int[Array, ""], *, key: PRNGKeyArray) -> tuple[RoomState, Outcome]:
-        state = self.act(self.stir(state, key=key), action)
+        before, state = state, self.act(self.stir(state, key=key), action)
         over = state.time >= self.max_steps
         never = jnp.bool_(False)
         terminated, truncated = (over, never) if self.timeout == "terminated" else (never, over)
-        return state, Outcome(jnp.float32(0), terminated, truncated)
+        return state, Outcome(reward_between(self.reward, before, state), terminated, truncated)
 
     def stir(self, state: RoomState, *, key: PRNGKeyArray) -> RoomState:
         """Moves the noise of every noisy room that is not stilled, seen or not, before the body acts."""

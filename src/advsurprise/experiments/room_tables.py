@@ -69,6 +69,23 @@ def settings(results: pathlib.Path) -> str:
     return markdown(["setting", "rooms per episode", "the same, time mean", "noisy rooms stilled at the end"], lines)
 
 
+def rewarded(results: pathlib.Path) -> str:
+    """Table of PPO on the world's own reward: means over the preceding 0.1M steps."""
+    rows = read_csv(results / "task_rooms_cpu.csv")
+    columns = {
+        "end/rooms_episode": ("rooms visited per episode", 2),
+        "end/stilled": ("noisy rooms stilled at the end", 2),
+    }
+    lines = []
+    for reward in dict.fromkeys(row["reward"] for row in rows):
+        mine = [row for row in rows if row["reward"] == reward]
+        for millions in (0.2, 0.5, 1.0, 2.0):
+            last = 1e6 * millions
+            cells = (over_seeds(seed_means(mine, name, last - 1e5, last), n) for name, (_, n) in columns.items())
+            lines.append([f"`{reward}`", f"{millions}M", *cells])
+    return markdown(["reward", "steps", *(head for head, _ in columns.values())], lines)
+
+
 def agents(results: pathlib.Path) -> str:
     """Table of the agents that ship with the package, from their cards, and what their replays show."""
     lines = []
@@ -115,5 +132,6 @@ TABLES: dict[str, Callable[[pathlib.Path], str]] = {
     "rooms-door": emergence("door", SHUT),
     "rooms-lock": emergence("lock", SHUT | LOCKED),
     "as-turns": settings,
+    "task-rooms": rewarded,
     "zoo": agents,
 }
