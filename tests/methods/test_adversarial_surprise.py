@@ -114,10 +114,12 @@ def test_explores_reward_can_be_scaled_by_its_own_return(explore_pay, rounds):
 def test_a_model_of_explores_own_needs_another_scope():
     with pytest.raises(UserError, match="needs scope=round"):
         AdversarialSurprise(SPEC, scope="episode", explore_scope="episode")
-    with pytest.raises(UserError, match="needs explore_scope=episode"):
+    with pytest.raises(UserError, match="explore_pay=control needs explore_scope=round or explore_scope=episode"):
         AdversarialSurprise(SPEC, explore_pay="control")
-    with pytest.raises(UserError, match="explore_scale=own needs explore_scope=episode"):
+    with pytest.raises(UserError, match="explore_scale=own needs explore_scope=round or explore_scope=episode"):
         AdversarialSurprise(SPEC, explore_scale="own")
+    with pytest.raises(UserError, match="quiet_weight needs explore_pay=control"):
+        AdversarialSurprise(SPEC, scope="round", explore_scope="round", quiet_weight=0.1)
 
 
 def test_real_observations_are_scored_by_a_gaussian():
@@ -317,6 +319,7 @@ def test_how_much_of_a_turn_is_scored(quiet, k_control, scored):
         ({"rounds": -1}, "rounds must be at least 1, or 0 to end the game with the episode, not -1"),
         ({"explore_lr_end_steps": -1}, "explore_lr_end_steps must be at least 0, not -1"),
         ({"stack": 0}, "stack must be at least 1, not 0"),
+        ({"quiet_weight": 1.5}, "quiet_weight must be 0 to 1, not 1.5"),
         ({"gamma": 1.0}, "gamma must be at least 0 and below 1, not 1.0"),
     ],
 )

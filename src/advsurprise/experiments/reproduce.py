@@ -31,6 +31,7 @@ from advsurprise.experiments import (
     horizon,
     incentive,
     two_models,
+    whole_turn,
     zero_shot,
 )
 from advsurprise.experiments.cells import binned
@@ -45,7 +46,8 @@ from advsurprise.training.metrics import read_rows
 from advsurprise.training.run import updates_done
 from advsurprise.training.versions import versions
 
-FIGURES = {each.FIGURE.name: each.FIGURE for each in (coverage, control, emergence, horizon, incentive, two_models)}
+IN_ROOMS = (coverage, control, emergence, horizon, incentive, two_models, whole_turn)
+FIGURES = {each.FIGURE.name: each.FIGURE for each in IN_ROOMS}
 FIGURES |= {each.name: each for each in (zero_shot.ATARI, zero_shot.DOOM, doom_coverage.FIGURE)}
 CLAIMS, ABOUT = "claims.json", "about.json"
 

@@ -51,6 +51,14 @@ OWN_SCALE = {"method.explore_scale": "own"}
 LESS_ENTROPY = {"ppo.entropy_coef": 0.003}
 SCALED = TWO_MODELS | WHOLE_TURN | LARGE | LESS_ENTROPY | OWN_SCALE
 """Two models with Explore's own scale, without turns."""
+ROUND_MODELS = ROUND | NO_PRIOR | WHOLE_TURN | OWN_SCALE | {"method.explore_scope": "round"}
+"""Explore is rewarded for all of Control's steps under a second model of the round."""
+LIGHTLY = {"method.quiet_weight": 0.1}
+"""Quiet steps cost Control a tenth of what they pay Explore."""
+FADING = 10_000_000
+"""Steps for which the variants with two models of the round are trained, and over which their learning rates decay."""
+FADED = ROUND_MODELS | LARGE | LESS_ENTROPY | {"ppo.lr_end_steps": FADING}
+"""Two models of the round with the large batch, without turns."""
 PAID_FOR_SCORED = {"method.explore_pay": "scored"}
 SHORT = PAID_FOR_SCORED | {"ppo.lr_end_steps": 6_500_000}
 """To be trained for 6.5M steps."""
@@ -137,6 +145,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "turns-12/4 own-scale scored explore-6.5M": SCALED | turns(12, 4) | first_explore(6_500_000),
     "turns-12/4 own-scale scored explore-8M": SCALED | turns(12, 4) | first_explore(8_000_000),
     "turns-12/4 own-scale explore-8M": SCALED | turns(12, 4) | first_explore(8_000_000) | WHOLE_TURN,
+    "turns-12 round-models quiet-0.1 falling-10M": FADED | turns(12) | LIGHTLY,
+    "turns-12 round-models falling-10M": FADED | turns(12),
     "turns-32 middle": MIDDLE,
     "turns-32 middle no-prior": MIDDLE | NO_PRIOR,
     "turns-16 middle no-prior": turns(16) | MIDDLE | NO_PRIOR,

@@ -74,15 +74,19 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     """Fraction at the start of each Control turn that is neither scored nor (fit_on=scored) added to the model."""
     scope: Literal["episode", "round", "lifetime"] = eqx.field(static=True, default="episode")
     """When the density model is reset: with the episode, after each round (one turn of each role), or never."""
-    explore_scope: Literal["same", "episode"] = eqx.field(static=True, default="same")
-    """Which model gives Explore's reward. `same`: Control's; `episode` (needs scope=round): a second model, reset only
-    with the episode, so that Explore is rewarded for showing Control what is new in the whole episode."""
+    explore_scope: Literal["same", "round", "episode"] = eqx.field(static=True, default="same")
+    """Which model gives Explore's reward. `same`: Control's; else (needs scope=round) a second model. `round`: reset
+    after each round, like Control's; `episode`: only with the episode, so that Explore is rewarded for showing Control
+    what is new in the whole episode."""
     explore_pay: Literal["scored", "control"] = eqx.field(static=True, default="scored")
-    """With explore_scope=episode, which steps Explore is rewarded for and its model is fitted on: the scored ones, or
-    all of Control's, including the quiet part of its turns."""
+    """With a second model, which steps Explore is rewarded for and its model is fitted on: the scored ones, or all of
+    Control's, including the quiet part of its turns."""
+    quiet_weight: float = eqx.field(static=True, default=0.0)
+    """With explore_pay=control, the weight of quiet steps in Control's reward, under Explore's model: 0.1 makes each
+    cost Control a tenth of what it pays Explore."""
     explore_scale: Literal["shared", "own"] = eqx.field(static=True, default="shared")
-    """With explore_scope=episode, what Explore's reward is divided by: the standard deviation of Control's discounted
-    return, or of its own."""
+    """With a second model, what Explore's reward is divided by: the standard deviation of Control's discounted return,
+    or of its own."""
     explore_lr_end_steps: int = eqx.field(static=True, default=0)
     """Environment steps over which Explore's learning rate decays linearly to 0, while Control goes on learning against
     a fixed Explore; 0: ppo.lr_end_steps, as for Control."""
@@ -104,7 +108,7 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
 
     def __check_init__(self):
         firsts, scopes = ("auto", "explore", "control"), ("episode", "round", "lifetime")
-        fits = ("scored", "control", "all")
+        fits, second = ("scored", "control", "all"), "needs explore_scope=round or explore_scope=episode"
         rules = [
             (
                 min(self.k_explore, self.k_control) >= 0,
@@ -122,20 +126,22 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
             (self.first in firsts, f"first must be auto, explore or control, not {self.first!r}"),
             (self.scope in scopes, f"scope must be episode, round or lifetime, not {self.scope!r}"),
             (
-                self.explore_scope in ("same", "episode"),
-                f"explore_scope must be same or episode, not {self.explore_scope!r}",
+                self.explore_scope in ("same", "round", "episode"),
+                f"explore_scope must be same, round or episode, not {self.explore_scope!r}",
             ),
-            (not self._two_models or self.scope == "round", "explore_scope=episode needs scope=round"),
+            (not self._two_models or self.scope == "round", f"explore_scope={self.explore_scope} needs scope=round"),
             (
                 self.explore_pay in ("scored", "control"),
                 f"explore_pay must be scored or control, not {self.explore_pay!r}",
             ),
-            (self._two_models or self.explore_pay == "scored", "explore_pay=control needs explore_scope=episode"),
+            (self._two_models or self.explore_pay == "scored", f"explore_pay=control {second}"),
+            (0 <= self.quiet_weight <= 1, f"quiet_weight must be 0 to 1, not {self.quiet_weight}"),
+            (self.explore_pay == "control" or not self.quiet_weight, "quiet_weight needs explore_pay=control"),
             (
                 self.explore_scale in ("shared", "own"),
                 f"explore_scale must be shared or own, not {self.explore_scale!r}",
             ),
-            (self._two_models or self.explore_scale == "shared", "explore_scale=own needs explore_scope=episode"),
+            (self._two_models or self.explore_scale == "shared", f"explore_scale=own {second}"),
             (self.fit_on in fits, f"fit_on must be scored, control or all, not {self.fit_on!r}"),
         ]
         check(rules, subject="adversarial-surprise")
@@ -178,7 +184,7 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
         length = self.rounds * self.round_length or self.spec.max_steps
         time = memory.time if length else memory.time % self.round_length
         time = time.astype(jnp.float32) / (length or self.round_length)
-        models = [memory.stats, *([memory.episode_stats] if self._two_models else [])]
+        models = [memory.stats, *([memory.explore_stats] if self._two_models else [])]
         features = [density_features(self.spec, self.density, stats) for stats in models]
         return View(memory.frames, jnp.concatenate(features, axis=-1), time)
 
@@ -197,22 +203,27 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
         def added(stats, where):
             return tree.select(where, self.density.update(stats, seen), stats)
 
-        stats, time = added(memory.stats, enters), memory.time + 1
-        if self.scope == "round":
-            emptied = self.density.init(self.spec.modelled_shape)
-            stats = tree.select(time % self.round_length == 0, emptied, stats)
+        time = memory.time + 1
+        stats = self._after_round(self.scope, added(memory.stats, enters), time)
         reward = self._paid(memory.stats, log_prob, scored)
-        explore = episode_stats = explore_discounted = None
+        explore = explore_stats = explore_discounted = None
         if self._two_models:
             counts = is_control if self.explore_pay == "control" else scored
-            explore = self._paid(memory.episode_stats, self.density.log_prob(memory.episode_stats, seen), counts)
-            episode_stats = added(memory.episode_stats, enters | counts)
+            explore = self._paid(memory.explore_stats, self.density.log_prob(memory.explore_stats, seen), counts)
+            explore_stats = self._after_round(self.explore_scope, added(memory.explore_stats, enters | counts), time)
+            reward += self.quiet_weight * jnp.where(scored, 0.0, explore)
             if memory.explore_discounted is not None:
                 explore_discounted = self.gamma * memory.explore_discounted + explore
         discounted = self.gamma * memory.discounted + reward
         frames = push(memory.frames, obs)
-        memory = DensityMemory(frames, stats, time, discounted, small, episode_stats, explore_discounted)
+        memory = DensityMemory(frames, stats, time, discounted, small, explore_stats, explore_discounted)
         return self._next_game(memory), Signal(reward, scored, discounted, -log_prob, explore, explore_discounted)
+
+    def _after_round(self, scope: str, stats: Any, time: Int[Array, ""]) -> Any:
+        """A model after a step: emptied at a round's end if that is its scope."""
+        if scope != "round":
+            return stats
+        return tree.select(time % self.round_length == 0, self.density.init(self.spec.modelled_shape), stats)
 
     def _next_game(self, memory: DensityMemory) -> DensityMemory:
         """Resets the clock and the models after a game's last round; without `rounds`, `start` does so."""
@@ -224,7 +235,7 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
             stats=memory.stats if self.scope == "lifetime" else emptied,
             time=jnp.int32(0),
             discounted=jnp.float32(0),
-            episode_stats=emptied if self._two_models else None,
+            explore_stats=emptied if self._two_models else None,
             explore_discounted=jnp.float32(0) if self._two_scales else None,
         )
         return tree.select(memory.time == self.rounds * self.round_length, fresh, memory)
@@ -328,7 +339,7 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     @property
     def _two_models(self) -> bool:
         """Whether Explore has its own density model."""
-        return self.explore_scope == "episode"
+        return self.explore_scope != "same"
 
     @property
     def _two_scales(self) -> bool:
