@@ -18,55 +18,20 @@ from algorithm_1 import (
     SHAPE,
     SPEC,
     STEPS,
-    discounted_returns,
     explore_pay,
     library,
     play,
     reference,
-    scale_of,
 )
+from comparing import FIELDS, bodies, compare, game_ends, part
 
 from advsurprise.errors import UserError
 from advsurprise.learning.learn import blank_tail, joined, next_tail, role_batch
 from advsurprise.learning.stats import scale
 from advsurprise.methods.adversarial_surprise import AdversarialSurprise
-from advsurprise.types import OVER_TIME, TimeStep, Views
+from advsurprise.types import TimeStep, Views
 
-FIELDS = [
-    # Turns of Explore and Control, quiet share, episode lengths, which repeat. They end within turns of either role.
-    {"k_explore": 3, "k_control": 4, "quiet": 0.5, "lengths": (14,)},
-    {"k_explore": 2, "k_control": 5, "quiet": 0.5, "lengths": (9, 4, 17)},
-    {"k_explore": 4, "k_control": 3, "quiet": 0.0, "lengths": (60,)},
-    {"k_explore": 1, "k_control": 4, "quiet": 0.75, "lengths": (8, 1, 3)},
-]
 SCOPES, FITS = ("episode", "round", "lifetime"), ("scored", "control", "all")
-
-
-def _settled(roles, ended, length):
-    """For each of the first steps: whether the Control turn after it, or its episode, is over within them."""
-    over = []
-    for step in range(length):
-        last = step
-        while (
-            last < len(roles) - 1
-            and not ended[last]
-            and not (roles[last] == "control" and roles[last + 1] == "explore")
-        ):
-            last += 1
-        closed = ended[last] or last < len(roles) - 1
-        over.append(closed and last < length)
-    return np.array(over)
-
-
-def _part(rollout, begin, end):
-    """Steps `begin` to `end` of a rollout, as if collected on their own."""
-    steps = {name: jax.tree.map(lambda leaf: leaf[begin:end], getattr(rollout, name)) for name in OVER_TIME}
-    next_role = rollout.decision.role[end] if end < STEPS else rollout.next_role
-    views = rollout.views
-    older = views.size - 1
-    parts = jax.tree.map(lambda leaf: leaf[begin:end], (views.age, views.features, views.time, views.goal))
-    views = Views(views.frames[begin : end + older], *parts)
-    return dataclasses.replace(rollout, **steps, next_role=next_role, views=views)
 
 
 def _numbered(rollout):
@@ -80,10 +45,6 @@ def _numbered(rollout):
     return Views(frames, jnp.asarray(ages), time[..., None], time, None)
 
 
-def _bodies(parts):
-    return np.stack(parts, axis=1)
-
-
 @pytest.mark.parametrize("first", ["explore", "control"])
 @pytest.mark.parametrize("fit_on", FITS)
 @pytest.mark.parametrize("scope", SCOPES)
@@ -91,106 +52,23 @@ def _bodies(parts):
 def test_every_step_of_both_roles_is_algorithm_1(scope, fit_on, first):
     # Every value of each option meets every entry of FIELDS.
     which = (SCOPES.index(scope) + FITS.index(fit_on) + 2 * (first == "control")) % 4
-    _compare(SPEC, scope=scope, fit_on=fit_on, first=first, **FIELDS[which])
+    compare(SPEC, scope=scope, fit_on=fit_on, first=first, **FIELDS[which])
 
 
 @pytest.mark.parametrize("scope", ["episode", "round"])
 def test_an_empty_models_score_can_be_left_out_of_the_pay(scope):
-    _compare(SPEC, scope=scope, fit_on="scored", first="explore", pay_prior=False, **FIELDS[1])
-
-
-@pytest.mark.parametrize(("pay_prior", "explore_pay"), [(True, "scored"), (False, "scored"), (False, "control")])
-def test_explore_can_be_paid_by_the_episodes_model_and_control_by_the_rounds(pay_prior, explore_pay):
-    fields = {"fit_on": "scored", "first": "explore", "pay_prior": pay_prior, **FIELDS[1]}
-    _compare(SPEC, scope="round", explore_scope="episode", explore_pay=explore_pay, **fields)
-
-
-@pytest.mark.parametrize(("explore_pay", "rounds"), [("scored", 0), ("control", 0), ("control", 2)])
-def test_explores_reward_can_be_scaled_by_its_own_return(explore_pay, rounds):
-    fields = {"fit_on": "scored", "first": "explore", "pay_prior": False, "rounds": rounds, **FIELDS[1]}
-    _compare(SPEC, scope="round", explore_scope="episode", explore_pay=explore_pay, explore_scale="own", **fields)
-
-
-def test_a_model_of_explores_own_needs_another_scope():
-    with pytest.raises(UserError, match="needs scope=round"):
-        AdversarialSurprise(SPEC, scope="episode", explore_scope="episode")
-    with pytest.raises(UserError, match="explore_pay=control needs explore_scope=round or explore_scope=episode"):
-        AdversarialSurprise(SPEC, explore_pay="control")
-    with pytest.raises(UserError, match="explore_scale=own needs explore_scope=round or explore_scope=episode"):
-        AdversarialSurprise(SPEC, explore_scale="own")
-    with pytest.raises(UserError, match="quiet_weight needs explore_pay=control"):
-        AdversarialSurprise(SPEC, scope="round", explore_scope="round", quiet_weight=0.1)
+    compare(SPEC, scope=scope, fit_on="scored", first="explore", pay_prior=False, **FIELDS[1])
 
 
 def test_real_observations_are_scored_by_a_gaussian():
-    _compare(REAL, scope="episode", fit_on="scored", first="explore", **FIELDS[0])
+    compare(REAL, scope="episode", fit_on="scored", first="explore", **FIELDS[0])
 
 
 @pytest.mark.parametrize(
     ("scope", "first", "rounds"), [("episode", "explore", 2), ("round", "control", 1), ("lifetime", "explore", 3)]
 )
 def test_a_game_can_outlast_the_worlds_episodes(scope, first, rounds):
-    _compare(SPEC, scope=scope, fit_on="scored", first=first, rounds=rounds, **FIELDS[1])
-
-
-def test_a_game_of_two_models_can_outlast_the_worlds_episodes():
-    fields = {"fit_on": "scored", "first": "explore", "pay_prior": False, "rounds": 2, **FIELDS[1]}
-    _compare(SPEC, scope="round", explore_scope="episode", **fields)
-
-
-def _game_ends(method, played):
-    """Where a game ends, and where rewards are cut off: with the episode, or after so many rounds and nowhere."""
-    if not method.rounds:
-        return played.ended, played.ended
-    length = method.rounds * (method.k_explore + method.k_control)
-    clock = np.arange(1, STEPS + 1)[:, None]
-    return np.broadcast_to(clock % length == 0, played.ended.shape), np.zeros_like(played.ended)
-
-
-def _compare(spec, *, lengths, **fields):
-    method = AdversarialSurprise(spec, **fields)
-    played = play(lengths, spec=spec)
-    over, cut = _game_ends(method, played)
-    references = [reference(method, played, body, spec.observation_kind) for body in range(BODIES)]
-    rollout, _, _ = library(method, played)
-    roles, scored, log_prob = (_bodies([reference[i] for reference in references]) for i in range(3))
-    shown = log_prob
-    if method.explore_scope == "episode":
-        every = method.explore_pay == "control"
-        others = {"scope": "episode", "explore_scope": "same", "explore_pay": "scored", "explore_scale": "shared"}
-        alone = AdversarialSurprise(spec, **fields | others | ({"quiet": 0.0} if every else {}))
-        shown = _bodies([reference(alone, played, body, spec.observation_kind)[2] for body in range(BODIES)])
-        assert not np.allclose(shown, log_prob)
-    returns, explore_returns = (
-        _bodies([discounted_returns(each[:, b], over[:, b], method.gamma) for b in range(BODIES)])
-        for each in (log_prob, shown)
-    )
-    assert (np.asarray(rollout.decision.role) == (roles == "control")).all()
-    assert (np.asarray(rollout.signal.scored) == scored).all()
-    np.testing.assert_allclose(rollout.signal.log_prob, log_prob, rtol=1e-5, atol=1e-5)
-    # Two rollouts, of which the first may end within a turn: the scale runs on, and what Explore is owed beyond the end
-    # of a rollout is not settled.
-    learnt = method.init(bodies=BODIES, key=jax.random.key(0))
-    middle = 37
-    for begin, end in ((0, middle), (middle, STEPS)):
-        learnt, scores = method.score(learnt, _part(rollout, begin, end))
-        scale = explore_scale = scale_of(returns[:end])
-        if method.explore_scale == "own":
-            explore_scale = scale_of(explore_returns[:end])
-            assert not np.isclose(explore_scale, scale)
-        now = slice(begin, end)
-        pay = _bodies([explore_pay(roles[now, b], shown[now, b], cut[now, b]) for b in range(BODIES)])
-        np.testing.assert_allclose(scores["control"].reward[..., 0], log_prob[now] * scale, rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(scores["explore"].reward[..., 0], pay * explore_scale, rtol=1e-5, atol=1e-5)
-        settled = _bodies([_settled(roles[begin:, b], cut[begin:, b], end - begin) for b in range(BODIES)])
-        is_explore = roles[now] == "explore"
-        assert (np.asarray(scores["explore"].settled)[is_explore] == settled[is_explore]).all()
-        for score in scores.values():
-            terminated = cut[now] & ~played.truncated[now]
-            assert (np.asarray(score.cut[..., 0]) == cut[now]).all()
-            np.testing.assert_array_equal(score.discount[..., 0], np.float32(np.where(terminated, 0, method.gamma)))
-            assert not np.any(score.bonus)
-            assert not np.any(score.target_shift)
+    compare(SPEC, scope=scope, fit_on="scored", first=first, rounds=rounds, **FIELDS[1])
 
 
 def _scores(**fields):
@@ -368,16 +246,16 @@ def test_every_step_is_learned_from_once_and_explore_for_the_whole_control_turn(
     # One long stretch of play, cut into rollouts of lengths that have nothing to do with turns or episodes.
     method = AdversarialSurprise(SPEC, first=first, k_explore=3, k_control=5, quiet=0.2, rounds=rounds)
     played = play((28, 9, 17))
-    _, cut = _game_ends(method, played)
+    _, cut = game_ends(method, played)
     rollout, _, _ = library(method, played)
     roles = np.where(np.asarray(rollout.decision.role) == 1, "control", "explore")
     log_prob = np.asarray(rollout.signal.log_prob)
     pay = {
-        "explore": _bodies([explore_pay(roles[:, b], log_prob[:, b], cut[:, b]) for b in range(BODIES)]),
+        "explore": bodies([explore_pay(roles[:, b], log_prob[:, b], cut[:, b]) for b in range(BODIES)]),
         "control": log_prob,
     }
     rollout = dataclasses.replace(rollout, views=_numbered(rollout))
-    tail = blank_tail(_part(rollout, 0, method.lookback(7)), method.pending(7))
+    tail = blank_tail(part(rollout, 0, method.lookback(7)), method.pending(7))
     assert len(tail.rollout.views.views.time) == method.explore_steps < method.lookback(7)
     times = {role: np.zeros((STEPS, BODIES), int) for role in method.roles}
     begin, learnt = 0, method.init(bodies=BODIES, key=jax.random.key(0))
@@ -385,7 +263,7 @@ def test_every_step_is_learned_from_once_and_explore_for_the_whole_control_turn(
     for length in itertools.cycle(lengths):
         if begin + length > STEPS:
             break
-        window = joined(tail.rollout, _part(rollout, begin, begin + length))
+        window = joined(tail.rollout, part(rollout, begin, begin + length))
         learnt, scores = score(learnt, window)
         usable = {}
         for index, role in enumerate(method.roles):

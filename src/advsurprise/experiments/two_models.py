@@ -21,16 +21,12 @@ from advsurprise.experiments.verdicts import Values, mean, more, verdict
 WORLD, EPISODE, STILLED = "rooms/four", "end/rooms_episode", "end/stilled"
 OURS = "two-models"
 NOT_THERE = "not in the paper"
+SUBJECT = "two models"
 TARGETS = {
-    EPISODE: (3.0, "rooms per episode", "visit three rooms per episode", "visit more rooms"),
-    STILLED: (
-        0.6,
-        "share of the noisy rooms that are stilled",
-        "still 60% of the noisy rooms",
-        "still more rooms",
-    ),
+    EPISODE: (3.0, "rooms per episode", "visit three rooms per episode"),
+    STILLED: (0.6, "share of the noisy rooms that are stilled", "still 60% of the noisy rooms"),
 }
-"""Targets, their measures, and what is claimed: that they are reached, and that others do less."""
+"""Targets, their measures, and what is claimed."""
 SAME = turns(10, 6) | LARGE | LESS_ENTROPY | {"ppo.lr_end_steps": LATE}
 """Turns, batch, learning rate and entropy bonus of the variant and of the single model that it is compared with."""
 ARMS = arms("as", "as-round") | {
@@ -44,24 +40,24 @@ ARMS = arms("as", "as-round") | {
 }
 
 
-def judge(results: Results, *, ours: str, arms: dict[str, Arm]) -> list[Claim]:
+def judge(results: Results, *, ours: str, subject: str, arms: dict[str, Arm]) -> list[Claim]:
     """Whether one arm reaches the targets, and whether it does more of both than the others."""
     frozen = {arm: {each: results.of_frozen(WORLD, arm, each) for each in TARGETS} for arm in arms}
-    whose = arms[ours].label
-    made = [_reached(whose, each, frozen[ours][each]) for each in TARGETS]
-    for column, (_, measure, _, does) in TARGETS.items():
+    made = [_reached(subject, each, frozen[ours][each]) for each in TARGETS]
+    for column, (_, measure, _) in TARGETS.items():
+        does = "visit more rooms" if column == EPISODE else "still more rooms"
         for other in (arm for arm in arms if arm != ours):
-            sentence = f"{whose}: {does} in an episode than {arms[other].label}"
+            sentence = f"{subject} {does} in an episode than {arms[other].label}"
             both = (frozen[arm][column] for arm in (ours, other))
             made.append(more(sentence, NOT_THERE, f"{measure}, frozen policies", *both))
     return made
 
 
-def _reached(whose: str, column: str, values: Values) -> Claim:
-    target, measure, does, _ = TARGETS[column]
+def _reached(subject: str, column: str, values: Values) -> Claim:
+    target, measure, does = TARGETS[column]
     ours, low, high = mean(values)
     decided = verdict(low - target, high - target)
-    return Claim(f"{whose}: {does}", NOT_THERE, f"{measure}, frozen policies", ours, low, high, len(values), decided)
+    return Claim(f"{subject} {does}", NOT_THERE, f"{measure}, frozen policies", ours, low, high, len(values), decided)
 
 
 FIGURE = Figure(
@@ -73,6 +69,6 @@ FIGURE = Figure(
     steps={"small": 400_000, "full": 50_000_000},
     columns=(EPISODE, "mean/rooms_episode", "end/rooms_life", STILLED, "mean/stilled", "scored_surprise"),
     drawn=(EPISODE, STILLED),
-    judge=functools.partial(judge, ours=OURS, arms=ARMS),
+    judge=functools.partial(judge, ours=OURS, subject=SUBJECT, arms=ARMS),
     trained_for="coverage",
 )

@@ -12,7 +12,7 @@ from advsurprise.experiments.figure import Arm
 from advsurprise.experiments.settings import arms, turns
 from advsurprise.experiments.variants import FADED, FADING, LIGHTLY
 
-OURS = "whole-turn"
+OURS, SUBJECT = "whole-turn", "with the whole turn paid, both roles"
 ARMS = arms("as", "as-round") | {
     two_models.OURS: two_models.ARMS[two_models.OURS],
     OURS: Arm("whole turn", "adversarial-surprise", FADED | turns(12) | LIGHTLY, steps=FADING),
@@ -22,5 +22,5 @@ FIGURE = dataclasses.replace(
     name="whole-turn",
     question="whether paying Explore for all of Control's turn explores and stills",
     arms=ARMS,
-    judge=functools.partial(two_models.judge, ours=OURS, arms=ARMS),
+    judge=functools.partial(two_models.judge, ours=OURS, subject=SUBJECT, arms=ARMS),
 )

@@ -135,6 +135,10 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
                 f"explore_pay must be scored or control, not {self.explore_pay!r}",
             ),
             (self._two_models or self.explore_pay == "scored", f"explore_pay=control {second}"),
+            (
+                self.explore_scope != "round" or self.explore_pay == "control",
+                "explore_scope=round needs explore_pay=control: else its model would be Control's",
+            ),
             (0 <= self.quiet_weight <= 1, f"quiet_weight must be 0 to 1, not {self.quiet_weight}"),
             (self.explore_pay == "control" or not self.quiet_weight, "quiet_weight needs explore_pay=control"),
             (

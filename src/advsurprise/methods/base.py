@@ -212,7 +212,7 @@ class DensityMemory(eqx.Module):
     """The last observations downscaled, oldest first, if the model sees these; None if it sees the newest observation
     as it is."""
     explore_stats: CategoricalStats | GaussianStats | None = None
-    """Sufficient statistics of a second model, reset only with the episode; None if there is only one model."""
+    """Sufficient statistics of a second model, Explore's; None if there is only one model."""
     explore_discounted: Float[Array, ""] | None = None
     """As `discounted`, for a second role that has its own scale; None if there is none."""
 
