@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -14,13 +15,15 @@ from advsurprise.experiments.reproduce import CLAIMS, FIGURES
 from advsurprise.experiments.variants_plot import DRAWN
 
 PUBLISHED = (
-    *("coverage", "control", "emergence", "horizon", "incentive", "two-models"),
+    *("coverage", "control", "emergence", "horizon", "incentive", "two-models", "whole-turn"),
     *("atari-zero-shot", "doom-zero-shot", "doom-coverage"),
 )
 """Figures whose claims are in the documentation."""
 ROOMS, STILLED = "end/rooms_episode", "end/stilled"
 OWN_SCALE, STOPS = "own-scale", " explore-"
 """In the names of variants in which Explore's reward has its own scale, and in which Explore stops learning first."""
+WHOLE = re.compile(r"round-models|round (un|explore)|own-scale quiet")
+"""In the names of variants that led to paying Explore for the whole turn."""
 EARLIER = {
     "shared_scale_h200": "turns of 12 and 4, the whole turn paid, constant rate",
     "own_scale_h200": "the same, Explore's own scale",
@@ -116,6 +119,12 @@ def explore_first(results: pathlib.Path) -> str:
     return _over_training(rows, (4e6, 6e6, 8e6, 10e6, 13e6), before=1e6)
 
 
+def whole_turn(results: pathlib.Path) -> str:
+    """The same for the steps that led to paying Explore for the whole turn, and for that without one of its parts."""
+    rows = [row for row in read_csv(results / "variants.csv") if WHOLE.search(row["arm"])]
+    return _over_training(rows, (2e6, 4e6, 6e6, 8e6, 13e6), before=1e6)
+
+
 def paid_by_both(results: pathlib.Path) -> str:
     """The same for variants in which Explore was paid under both models."""
     return _over_training(read_csv(results / "two_models_both_h200.csv"), (6e6, 10e6, 15e6, 20e6))
@@ -198,6 +207,8 @@ TABLES: dict[str, Callable[[pathlib.Path], str]] = {
     ),
     "measured-horizon": measured("horizon", {ROOMS: "rooms per episode", STILLED: "stilled"}),
     "measured-two-models": measured("two-models", {ROOMS: "rooms per episode", STILLED: "stilled"}),
+    "measured-whole-turn": measured("whole-turn", {ROOMS: "rooms per episode", STILLED: "stilled"}),
+    "variants-whole-turn": whole_turn,
     "tuning": tuned("tuning.json"),
     "tuning-doom": tuned("tuning_doom.json"),
     "variants": varied,

@@ -149,6 +149,7 @@ TABLES: dict[str, Callable[[pathlib.Path], str]] = {
     "games-freeway": freeway,
     "games-take-cover": take_cover_1m,
     "games-assault": roles("atari-zero-shot", "atari/assault"),
+    "games-space-invaders": roles("atari-zero-shot", "atari/space-invaders"),
     "games-lives": lives,
     "games-scored": scored,
     "games-long": long_run,

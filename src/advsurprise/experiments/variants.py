@@ -56,7 +56,7 @@ ROUND_MODELS = ROUND | NO_PRIOR | WHOLE_TURN | OWN_SCALE | {"method.explore_scop
 LIGHTLY = {"method.quiet_weight": 0.1}
 """Quiet steps cost Control a tenth of what they pay Explore."""
 FADING = 10_000_000
-"""Steps for which the variants with two models of the round are trained, and over which their learning rates decay."""
+"""Steps for which the figure's variant with two models of the round is trained, and over which its rates decay to 0."""
 FADED = ROUND_MODELS | LARGE | LESS_ENTROPY | {"ppo.lr_end_steps": FADING}
 """Two models of the round with the large batch, without turns."""
 PAID_FOR_SCORED = {"method.explore_pay": "scored"}
@@ -75,6 +75,9 @@ def first_explore(explore: int, control: int = LATE) -> dict[str, Any]:
     return PAID_FOR_SCORED | {"method.explore_lr_end_steps": explore, "ppo.lr_end_steps": control}
 
 
+EXPLORE_STOPS = {"method.explore_lr_end_steps": 8_000_000, "ppo.lr_end_steps": LATE}
+ONE_OF_ROUND = ROUND | NO_PRIOR | LARGE | LESS_ENTROPY
+"""One model, the round's, with the large batch, without turns."""
 HUGE_BEST = SCALED | HUGE | turns(10, 6) | first_explore(31_000_000, LATEST)
 """The best variant with the large batch, with the huge one."""
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -145,8 +148,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "turns-12/4 own-scale scored explore-6.5M": SCALED | turns(12, 4) | first_explore(6_500_000),
     "turns-12/4 own-scale scored explore-8M": SCALED | turns(12, 4) | first_explore(8_000_000),
     "turns-12/4 own-scale explore-8M": SCALED | turns(12, 4) | first_explore(8_000_000) | WHOLE_TURN,
-    "turns-12 round-models quiet-0.1 falling-10M": FADED | turns(12) | LIGHTLY,
-    "turns-12 round-models falling-10M": FADED | turns(12),
+    "turns-16 round unquiet falling-8M": turns(16) | ONE_OF_ROUND | UNQUIET | {"ppo.lr_end_steps": 8_000_000},
+    "turns-10/6 round unquiet falling-13M": turns(10, 6) | ONE_OF_ROUND | UNQUIET | {"ppo.lr_end_steps": LATE},
+    "turns-10/6 round-models quiet-0.1 explore-8M": turns(10, 6) | FADED | LIGHTLY | EXPLORE_STOPS,
+    "turns-12 round-models quiet-0.1 explore-8M": turns(12) | FADED | LIGHTLY | EXPLORE_STOPS,
+    "turns-12 round-models explore-8M": turns(12) | FADED | EXPLORE_STOPS,
+    "turns-12 round explore-8M": turns(12) | ONE_OF_ROUND | EXPLORE_STOPS,
+    "turns-12 round unquiet explore-8M": turns(12) | ONE_OF_ROUND | UNQUIET | EXPLORE_STOPS,
+    "turns-12 own-scale quiet-0.1 explore-8M": turns(12) | SCALED | LIGHTLY | EXPLORE_STOPS,
     "turns-32 middle": MIDDLE,
     "turns-32 middle no-prior": MIDDLE | NO_PRIOR,
     "turns-16 middle no-prior": turns(16) | MIDDLE | NO_PRIOR,
