@@ -254,3 +254,13 @@ def test_noise_scores_as_noise_does_in_the_mean(density):
     scores = jax.jit(jax.vmap(lambda x: density.log_prob(stats, x)))(jnp.asarray(draw(40_000), kind))
     expected, error = float(np.mean(scores)), float(np.std(scores)) / 200
     assert float(density.noise_log_prob(stats)) == pytest.approx(expected, abs=4 * error)
+
+
+@pytest.mark.parametrize(
+    ("density", "dtype"), [(Categorical(5), jnp.int32), (Gaussian(0.5, 1 / 12, 0.0, 0.02), jnp.float32)]
+)
+def test_the_largest_log_density_is_that_of_an_unchanging_observation(density, dtype):
+    x = jnp.ones(SHAPE, dtype)
+    seen = repeat(density, x, 3)
+    assert float(density.log_prob(seen, x)) == pytest.approx(density.max_log_prob(SHAPE), abs=1e-4)
+    assert float(density.log_prob(density.update(seen, x + 1), x)) < density.max_log_prob(SHAPE) - 0.1

@@ -91,6 +91,8 @@ class Algorithm1:
         scored = role == "control" and self.step_in_turn > math.floor(self.method.quiet * length)
         paid = scored and (self.method.pay_prior or bool(self.buffer))
         r = log_prob_of(self.buffer, o, self.kind) if paid else 0.0
+        if paid and self.method.offset == "max" and self.kind == "vector":
+            r -= o.size * math.log(1 / (0.001 * math.sqrt(2 * math.pi)))
         if self.method.fit_on == "all" or scored or (self.method.fit_on == "control" and role == "control"):
             self.buffer = [*self.buffer, o]
         if self.step_in_turn == length:

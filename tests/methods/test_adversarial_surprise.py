@@ -64,6 +64,11 @@ def test_real_observations_are_scored_by_a_gaussian():
     compare(REAL, scope="episode", fit_on="scored", first="explore", **FIELDS[0])
 
 
+@pytest.mark.parametrize(("spec", "pay_prior"), [(SPEC, True), (REAL, True), (REAL, False)])
+def test_rewards_can_be_counted_from_the_largest_log_density(spec, pay_prior):
+    compare(spec, scope="episode", fit_on="scored", first="explore", offset="max", pay_prior=pay_prior, **FIELDS[1])
+
+
 @pytest.mark.parametrize(
     ("scope", "first", "rounds"), [("episode", "explore", 2), ("round", "control", 1), ("lifetime", "explore", 3)]
 )
@@ -71,9 +76,9 @@ def test_a_game_can_outlast_the_worlds_episodes(scope, first, rounds):
     compare(SPEC, scope=scope, fit_on="scored", first=first, rounds=rounds, **FIELDS[1])
 
 
-def _scores(**fields):
-    method = AdversarialSurprise(SPEC, **fields)
-    played = play((28,))
+def _scores(spec=SPEC, played=None, **fields):
+    method = AdversarialSurprise(spec, **fields)
+    played = played or play((28,))
     rollout, _, _ = library(method, played)
     _, scores = method.score(method.init(bodies=BODIES, key=jax.random.key(0)), rollout)
     return rollout, {role: np.asarray(score.reward[..., 0], np.float64) for role, score in scores.items()}
@@ -89,6 +94,14 @@ def test_each_round_is_zero_sum():
     assert not np.delete(rounds["explore"], 2, axis=1).any()
     assert (rounds["control"][:, 5:] <= 0).all()
     assert not rounds["control"][:, :5].any()
+
+
+@pytest.mark.parametrize(("offset", "paid"), [("none", True), ("max", False)])
+def test_control_is_paid_for_a_view_that_never_changes_unless_counted_from_the_largest_log_density(offset, paid):
+    played = play((28,), spec=REAL)
+    still = dataclasses.replace(played, led_to=np.zeros_like(played.led_to))
+    _, reward = _scores(REAL, still, first="explore", k_explore=3, k_control=4, offset=offset)
+    assert (reward["control"].max() > 0) == (reward["explore"].min() < 0) == paid
 
 
 def test_where_control_begins_its_first_turn_is_nobodys_debt():

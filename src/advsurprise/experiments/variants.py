@@ -168,6 +168,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
+FROM_MAX = {"method.offset": "max"}
+"""Control is never paid for a step without surprise, and Explore never charged."""
 OUTLASTS = {"method.rounds": 4}
 """The game continues when the body dies."""
 DOOM_VARIANTS: dict[str, dict[str, Any]] = {
@@ -183,6 +185,11 @@ DOOM_VARIANTS: dict[str, dict[str, Any]] = {
     "turns-16/32 unquiet floor-0.05": turns(16, 32) | UNQUIET | {"method.min_std": 0.05},
     "turns-16 floor-0.05": turns(16) | {"method.min_std": 0.05},
     "turns-64/128 skip-1": {"env.frame_skip": 1},
+    "turns-16/32 unquiet from-max": turns(16, 32) | UNQUIET | FROM_MAX,
+    "turns-16/32 from-max": turns(16, 32) | FROM_MAX,
+    "turns-64/128 unquiet": UNQUIET,
+    "turns-64/128 unquiet from-max": UNQUIET | FROM_MAX,
+    "turns-64/128 from-max": FROM_MAX,
 }
 
 

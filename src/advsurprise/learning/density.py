@@ -44,6 +44,10 @@ class AbstractDensity(eqx.Module, Generic[Stats]):
         """Log-density of `x` in nats, summed over entries, under the observations added so far."""
 
     @abc.abstractmethod
+    def max_log_prob(self, shape: tuple[int, ...]) -> float:
+        """The least upper bound of `log_prob`, over all statistics and observations of a shape."""
+
+    @abc.abstractmethod
     def noise_log_prob(self, stats: Stats) -> Float[Array, ""]:
         """Expected log-density of noise: all classes, or all numbers from 0 to 1, equally likely in every entry."""
 
@@ -106,6 +110,10 @@ class Categorical(AbstractDensity[CategoricalStats]):
         index = x.astype(jnp.int32)[..., None]
         seen = jnp.take_along_axis(stats.counts, index, axis=-1, mode="fill", fill_value=jnp.nan)
         return _sum(jnp.log(jnp.maximum(self._probability(seen, stats.count), self.floor)))
+
+    def max_log_prob(self, shape: tuple[int, ...]) -> float:
+        """0, where every entry has a probability of 1."""
+        return 0.0
 
     def noise_log_prob(self, stats: CategoricalStats) -> Float[Array, ""]:
         """Σ_entries (1 / C) Σ_c log max(p_c, floor)."""
@@ -186,6 +194,10 @@ class Gaussian(AbstractDensity[GaussianStats]):
         """log p(x) = −½ Σ_entries ( ((x − μ) / σ)² + log(2π σ²) )."""
         std = self._std(stats)
         return -0.5 * _sum(((x - stats.mean) / std) ** 2 + math.log(2 * math.pi) + 2 * jnp.log(std))
+
+    def max_log_prob(self, shape: tuple[int, ...]) -> float:
+        """−Σ_entries log(min_std √(2π)), where every entry is at its mean and its σ at the floor."""
+        return -math.prod(shape) * math.log(self.min_std * math.sqrt(2 * math.pi))
 
     def noise_log_prob(self, stats: GaussianStats) -> Float[Array, ""]:
         """−½ Σ_entries ( ((μ − ½)² + 1/12) / σ² + log(2π σ²) )."""

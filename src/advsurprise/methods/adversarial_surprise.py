@@ -47,7 +47,7 @@ class Signal(eqx.Module):
     """What is recorded at each step."""
 
     log_prob: Float[Array, "..."]
-    """log p_θ(o_{t+1}) on rewarded steps, 0 on others."""
+    """log p_θ(o_{t+1}), less the offset, on rewarded steps, 0 on others."""
     scored: Bool[Array, "..."]
     """Whether the step was scored."""
     discounted: Float[Array, "..."]
@@ -96,6 +96,10 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     pay_prior: bool = eqx.field(static=True, default=True)
     """Whether a step scored by an empty model is rewarded. With classes its log-probability is the same for every
     observation: leaving it out removes a large constant from both returns and changes no preference."""
+    offset: Literal["none", "max"] = eqx.field(static=True, default="none")
+    """What is subtracted from every rewarded log-density. `none`: nothing, as in the paper; `max`: the largest one that
+    the model can give, so that Control is never paid, and Explore never charged, for a step without surprise. With
+    classes it is 0."""
     rounds: int = eqx.field(static=True, default=0)
     """Rounds in a game that may span several episodes: when an episode ends within it, the next one continues the same
     turn, the model is kept and returns are not cut off (a soft reset). 0: the game ends with the episode."""
@@ -146,6 +150,7 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
                 f"explore_scale must be shared or own, not {self.explore_scale!r}",
             ),
             (self._two_models or self.explore_scale == "shared", f"explore_scale=own {second}"),
+            (self.offset in ("none", "max"), f"offset must be none or max, not {self.offset!r}"),
             (self.fit_on in fits, f"fit_on must be scored, control or all, not {self.fit_on!r}"),
         ]
         check(rules, subject="adversarial-surprise")
@@ -247,7 +252,8 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     def _paid(self, stats: Any, log_prob: Float[Array, ""], scored: Bool[Array, ""]) -> Float[Array, ""]:
         """Reward of a step under a model."""
         paid = scored if self.pay_prior else scored & (stats.count > 0)
-        return jnp.where(paid, log_prob, 0.0)
+        offset = self.density.max_log_prob(self.spec.modelled_shape) if self.offset == "max" else 0.0
+        return jnp.where(paid, log_prob - offset, 0.0)
 
     def score(self, learnt: RunningMoments, rollout: Rollout) -> tuple[RunningMoments, dict[str, Score]]:
         """Control's reward is log p_θ, Explore's minus its sum over the next Control turn, both on one scale unless
