@@ -1,9 +1,11 @@
 """Errors that a user can cause, with the exit codes of the command line."""
 
+import dataclasses
 import difflib
 import importlib
 from collections.abc import Iterable
 from types import ModuleType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 
 class UserError(ValueError):
@@ -35,6 +37,18 @@ def check(rules: Iterable[tuple[bool, str]], *, subject: str = "") -> None:
     for holds, sentence in rules:
         if not holds:
             raise UserError(f"{subject}: {sentence}" if subject else sentence)
+
+
+def choice_rules(settings: Any) -> list[tuple[bool, str]]:
+    """Rules for `check`: every field of a dataclass that is annotated with a Literal has one of its values."""
+    hints = get_type_hints(type(settings))
+    names = [each.name for each in dataclasses.fields(settings) if get_origin(hints[each.name]) is Literal]
+    rules = []
+    for name in names:
+        *others, last = get_args(hints[name])
+        value = getattr(settings, name)
+        rules.append((value in (*others, last), f"{name} must be {', '.join(others)} or {last}, not {value!r}"))
+    return rules
 
 
 def nearest(word: str, known: Iterable[str], *, listed: str = "") -> str:

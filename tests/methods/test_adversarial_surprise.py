@@ -221,12 +221,19 @@ def test_impossible_fields_are_refused_in_a_sentence(fields, sentence):
 
 def test_unknown_words_are_refused_in_a_sentence():
     # In a program of its own, where no checker of types comes first.
+    wrong = [
+        ("adversarial-surprise", {"first": "both"}),
+        ("adversarial-surprise", {"scope": "week"}),
+        ("adversarial-surprise", {"explore_scale": ""}),
+        ("asp", {"mode": "replay"}),
+        ("smirl", {"death": "never"}),
+    ]
     code = f"""
 from advsurprise import methods
 from advsurprise.types import EnvSpec
-for fields in ({{"first": "both"}}, {{"scope": "week"}}, {{"fit_on": "none"}}):
+for method, fields in {wrong!r}:
     try:
-        methods.method_class("adversarial-surprise")({SPEC!r}, **fields)
+        methods.method_class(method)({SPEC!r}, **fields)
     except ValueError as error:
         print(error)
 """
@@ -234,7 +241,9 @@ for fields in ({{"first": "both"}}, {{"scope": "week"}}, {{"fit_on": "none"}}):
     assert done.stdout.splitlines() == [
         "adversarial-surprise: first must be auto, explore or control, not 'both'",
         "adversarial-surprise: scope must be episode, round or lifetime, not 'week'",
-        "adversarial-surprise: fit_on must be scored, control or all, not 'none'",
+        "adversarial-surprise: explore_scale must be shared or own, not ''",
+        "asp: mode must be repeat or reverse, not 'replay'",
+        "smirl: death must be noise or end, not 'never'",
     ]
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from advsurprise import tree
-from advsurprise.errors import check
+from advsurprise.errors import check, choice_rules
 from advsurprise.learning.density import AbstractDensity
 from advsurprise.learning.fit import FitResult
 from advsurprise.learning.stats import RunningMoments, scale, update_moments
@@ -111,8 +111,7 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
     """Minimum standard deviation of the density model; 0: 0.02 for images, 0.001 for vectors. Unused for classes."""
 
     def __check_init__(self):
-        firsts, scopes = ("auto", "explore", "control"), ("episode", "round", "lifetime")
-        fits, second = ("scored", "control", "all"), "needs explore_scope=round or explore_scope=episode"
+        second = "needs explore_scope=round or explore_scope=episode"
         rules = [
             (
                 min(self.k_explore, self.k_control) >= 0,
@@ -127,17 +126,8 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
             (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
             (0 <= self.gamma < 1, f"gamma must be at least 0 and below 1, not {self.gamma}"),
             (self.min_std >= 0, f"min_std must be at least 0, not {self.min_std}"),
-            (self.first in firsts, f"first must be auto, explore or control, not {self.first!r}"),
-            (self.scope in scopes, f"scope must be episode, round or lifetime, not {self.scope!r}"),
-            (
-                self.explore_scope in ("same", "round", "episode"),
-                f"explore_scope must be same, round or episode, not {self.explore_scope!r}",
-            ),
+            *choice_rules(self),
             (not self._two_models or self.scope == "round", f"explore_scope={self.explore_scope} needs scope=round"),
-            (
-                self.explore_pay in ("scored", "control"),
-                f"explore_pay must be scored or control, not {self.explore_pay!r}",
-            ),
             (self._two_models or self.explore_pay == "scored", f"explore_pay=control {second}"),
             (
                 self.explore_scope != "round" or self.explore_pay == "control",
@@ -145,13 +135,7 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
             ),
             (0 <= self.quiet_weight <= 1, f"quiet_weight must be 0 to 1, not {self.quiet_weight}"),
             (self.explore_pay == "control" or not self.quiet_weight, "quiet_weight needs explore_pay=control"),
-            (
-                self.explore_scale in ("shared", "own"),
-                f"explore_scale must be shared or own, not {self.explore_scale!r}",
-            ),
             (self._two_models or self.explore_scale == "shared", f"explore_scale=own {second}"),
-            (self.offset in ("none", "max"), f"offset must be none or max, not {self.offset!r}"),
-            (self.fit_on in fits, f"fit_on must be scored, control or all, not {self.fit_on!r}"),
         ]
         check(rules, subject="adversarial-surprise")
         long_enough = self.rounds > 0 or not 0 < self.spec.max_steps < self._least_steps

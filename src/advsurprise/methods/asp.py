@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from advsurprise import tree
-from advsurprise.errors import check
+from advsurprise.errors import check, choice_rules
 from advsurprise.learning.fit import FitResult
 from advsurprise.methods.base import (
     NEVER,
@@ -114,11 +114,7 @@ class ASP(AbstractMethod[Empty, Memory]):
 
     def __check_init__(self):
         rules = [
-            (self.mode in ("repeat", "reverse"), f"mode must be repeat or reverse, not {self.mode!r}"),
-            (
-                self.goal in ("auto", "place", "cell", "observation"),
-                f"goal must be auto, place, cell or observation, not {self.goal!r}",
-            ),
+            *choice_rules(self),
             (
                 self.goal not in ("place", "cell") or bool(self.spec.places),
                 f"{self.spec.id} does not reveal where the body is: use goal=observation",

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from advsurprise import tree
-from advsurprise.errors import check
+from advsurprise.errors import check, choice_rules
 from advsurprise.learning.density import AbstractDensity
 from advsurprise.learning.fit import FitResult
 from advsurprise.learning.stats import RunningMoments, scale, update_moments
@@ -70,7 +70,7 @@ class Smirl(AbstractMethod[RunningMoments, DensityMemory]):
     def __check_init__(self):
         rules = [
             (self.horizon >= 1, f"horizon must be at least 1, not {self.horizon}"),
-            (self.death in ("noise", "end"), f"death must be noise or end, not {self.death!r}"),
+            *choice_rules(self),
             (self.clip >= 0, f"clip must be at least 0, not {self.clip}"),
             (self.scale >= 0, f"scale must be at least 0, not {self.scale}"),
             (self.stack >= 1, f"stack must be at least 1, not {self.stack}"),
