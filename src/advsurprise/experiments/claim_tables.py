@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -22,8 +21,8 @@ PUBLISHED = (
 ROOMS, STILLED = "end/rooms_episode", "end/stilled"
 OWN_SCALE, STOPS = "own-scale", " explore-"
 """In the names of variants in which Explore's reward has its own scale, and in which Explore stops learning first."""
-WHOLE = re.compile(r"round-models|round (un|explore)|own-scale quiet")
-"""In the names of variants that led to paying Explore for the whole turn."""
+WITHOUT = ("turns-12 round-models falling-10M", "turns-12 round unquiet falling-10M")
+"""The variant in which Explore is paid for the whole turn, without one of its parts."""
 EARLIER = {
     "shared_scale_h200": "turns of 12 and 4, the whole turn paid, constant rate",
     "own_scale_h200": "the same, Explore's own scale",
@@ -120,9 +119,9 @@ def explore_first(results: pathlib.Path) -> str:
 
 
 def whole_turn(results: pathlib.Path) -> str:
-    """The same for the steps that led to paying Explore for the whole turn, and for that without one of its parts."""
-    rows = [row for row in read_csv(results / "variants.csv") if WHOLE.search(row["arm"])]
-    return _over_training(rows, (2e6, 4e6, 6e6, 8e6, 13e6), before=1e6)
+    """The same for paying Explore for the whole turn without one of its parts."""
+    rows = [row for row in read_csv(results / "variants.csv") if row["arm"] in WITHOUT]
+    return _over_training(rows, (2e6, 4e6, 6e6, 8e6, 10e6), before=1e6)
 
 
 def paid_by_both(results: pathlib.Path) -> str:

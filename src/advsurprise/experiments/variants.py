@@ -75,7 +75,6 @@ def first_explore(explore: int, control: int = LATE) -> dict[str, Any]:
     return PAID_FOR_SCORED | {"method.explore_lr_end_steps": explore, "ppo.lr_end_steps": control}
 
 
-EXPLORE_STOPS = {"method.explore_lr_end_steps": 8_000_000, "ppo.lr_end_steps": LATE}
 ONE_OF_ROUND = ROUND | NO_PRIOR | LARGE | LESS_ENTROPY
 """One model, the round's, with the large batch, without turns."""
 HUGE_BEST = SCALED | HUGE | turns(10, 6) | first_explore(31_000_000, LATEST)
@@ -148,14 +147,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "turns-12/4 own-scale scored explore-6.5M": SCALED | turns(12, 4) | first_explore(6_500_000),
     "turns-12/4 own-scale scored explore-8M": SCALED | turns(12, 4) | first_explore(8_000_000),
     "turns-12/4 own-scale explore-8M": SCALED | turns(12, 4) | first_explore(8_000_000) | WHOLE_TURN,
-    "turns-16 round unquiet falling-8M": turns(16) | ONE_OF_ROUND | UNQUIET | {"ppo.lr_end_steps": 8_000_000},
-    "turns-10/6 round unquiet falling-13M": turns(10, 6) | ONE_OF_ROUND | UNQUIET | {"ppo.lr_end_steps": LATE},
-    "turns-10/6 round-models quiet-0.1 explore-8M": turns(10, 6) | FADED | LIGHTLY | EXPLORE_STOPS,
-    "turns-12 round-models quiet-0.1 explore-8M": turns(12) | FADED | LIGHTLY | EXPLORE_STOPS,
-    "turns-12 round-models explore-8M": turns(12) | FADED | EXPLORE_STOPS,
-    "turns-12 round explore-8M": turns(12) | ONE_OF_ROUND | EXPLORE_STOPS,
-    "turns-12 round unquiet explore-8M": turns(12) | ONE_OF_ROUND | UNQUIET | EXPLORE_STOPS,
-    "turns-12 own-scale quiet-0.1 explore-8M": turns(12) | SCALED | LIGHTLY | EXPLORE_STOPS,
+    "turns-12 round-models falling-10M": turns(12) | FADED,
+    "turns-12 round unquiet falling-10M": turns(12) | ONE_OF_ROUND | UNQUIET | {"ppo.lr_end_steps": FADING},
     "turns-32 middle": MIDDLE,
     "turns-32 middle no-prior": MIDDLE | NO_PRIOR,
     "turns-16 middle no-prior": turns(16) | MIDDLE | NO_PRIOR,
@@ -185,10 +178,6 @@ DOOM_VARIANTS: dict[str, dict[str, Any]] = {
     "turns-16/32 unquiet floor-0.05": turns(16, 32) | UNQUIET | {"method.min_std": 0.05},
     "turns-16 floor-0.05": turns(16) | {"method.min_std": 0.05},
     "turns-64/128 skip-1": {"env.frame_skip": 1},
-    "turns-16/32 unquiet from-max": turns(16, 32) | UNQUIET | FROM_MAX,
-    "turns-16/32 from-max": turns(16, 32) | FROM_MAX,
-    "turns-64/128 unquiet": UNQUIET,
-    "turns-64/128 unquiet from-max": UNQUIET | FROM_MAX,
     "turns-64/128 from-max": FROM_MAX,
 }
 
