@@ -24,6 +24,7 @@ EXPECTED = {
     "rooms-four-rnd": ("rnd", "rooms/four"),
     "rooms-four-smirl": ("smirl", "rooms/four"),
     "rooms-four-two-models": ("adversarial-surprise", "rooms/four"),
+    "rooms-four-whole-turn": ("adversarial-surprise", "rooms/four"),
     "rooms-switch": ("adversarial-surprise", "rooms/switch"),
 }
 SLACK = 0.02

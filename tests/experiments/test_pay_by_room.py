@@ -21,6 +21,12 @@ def test_pay_is_averaged_by_room_where_it_is_known_whether_the_room_is_stilled()
     }
 
 
+@pytest.mark.parametrize(("each_turn", "left"), [(False, [5, 6, 9, 10]), (True, [6, 10])])
+def test_steps_under_an_empty_model_are_left_out(each_turn, left):
+    counts = np.isin(np.arange(11), [1, 2, 5, 6, 9, 10])[:, None]
+    assert pay_by_room.after_empty(counts, each_turn=each_turn).nonzero()[0].tolist() == left
+
+
 @pytest.mark.slow
 def test_an_agent_of_the_zoo_is_played():
     (row,) = pay_by_room.measure(pay_by_room.PayByRoom(pathlib.Path("zoo:rooms-four-two-models"), episodes=16))

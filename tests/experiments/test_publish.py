@@ -28,7 +28,7 @@ def test_the_list_of_claims_follows_from_the_rows(claims):
         assert json.loads((RESULTS / name / "claims.json").read_text()) == mine
 
 
-@pytest.mark.parametrize("name", ["coverage", "control", "emergence", "horizon", "two-models"])
+@pytest.mark.parametrize("name", ["coverage", "control", "emergence", "horizon", "two-models", "whole-turn"])
 def test_published_rows_are_whole(name):
     about = json.loads((RESULTS / name / "about.json").read_text())
     results, seeds = Results.read(RESULTS / name), set(range(about["training_seeds"]))

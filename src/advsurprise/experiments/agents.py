@@ -42,6 +42,8 @@ class Settings:
     """Its most telling measures, by their names in `advsurprise eval RUN --json`."""
     sees: str
     """What its replay shows, in a sentence or two."""
+    chosen: str = "the only seed that was trained with these settings; not the best of several"
+    """How its training seed was chosen."""
     into: pathlib.Path = zoo.AGENTS
     """Folder that holds all agents."""
 
@@ -77,7 +79,7 @@ def card_of(agent: api.Trained, settings: Settings) -> dict[str, Any]:
         "steps": agent.updates * cfg.steps_per_update,
         "updates": agent.updates,
         "seed": cfg.seeds[0],
-        "chosen": "the only seed that was trained with these settings; not the best of several",
+        "chosen": settings.chosen,
         "sees": settings.sees,
         "command": provenance.train_command({cfg.method: cfg}),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),

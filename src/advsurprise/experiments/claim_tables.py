@@ -174,6 +174,17 @@ def _mean(rows: Sequence[dict[str, Any]], column: str) -> float:
     return float(np.mean([row[column] for row in rows]))
 
 
+def whole_turn_pay(results: pathlib.Path) -> str:
+    """What Explore earns by where the body is, over training seeds."""
+    (run,) = json.loads((results / "whole_turn_pay_cpu.json").read_text())
+    places = {name: [row[name] for row in run["rows"]] for name in run["rows"][0] if name != "seed"}
+    made = [
+        (name, over_seeds([each["pay"] for each in there], 1), f"{sum(each['steps'] for each in there):,}")
+        for name, there in places.items()
+    ]
+    return markdown(("where the body is", "Explore's pay per step, nats", "steps"), made)
+
+
 def pay_by_room(results: pathlib.Path) -> str:
     """Explore's mean pay for a step of Control, by where the body is, for every run and training seed."""
     made = []
@@ -208,6 +219,7 @@ TABLES: dict[str, Callable[[pathlib.Path], str]] = {
     "measured-two-models": measured("two-models", {ROOMS: "rooms per episode", STILLED: "stilled"}),
     "measured-whole-turn": measured("whole-turn", {ROOMS: "rooms per episode", STILLED: "stilled"}),
     "variants-whole-turn": whole_turn,
+    "whole-turn-pay": whole_turn_pay,
     "tuning": tuned("tuning.json"),
     "tuning-doom": tuned("tuning_doom.json"),
     "variants": varied,

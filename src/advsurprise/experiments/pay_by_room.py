@@ -63,10 +63,18 @@ def _paid(method: AdversarialSurprise, rollout: Rollout) -> tuple[np.ndarray, ..
     log_prob = signal.log_prob if signal.explore_log_prob is None else signal.explore_log_prob
     is_control = np.asarray(rollout.decision.role) == CONTROL
     counts = is_control if method.explore_pay == "control" else np.asarray(signal.scored)
-    # In the second half of an episode no model is empty, so every counted step is paid.
-    late = np.arange(len(counts))[:, None] >= len(counts) // 2
+    scope = method.scope if method.explore_scope == "same" else method.explore_scope
+    counts = after_empty(counts, each_turn=scope == "round")
     info = {name: np.asarray(rollout.info[name]) for name in ("in_dark", "stilled")}
-    return -np.asarray(log_prob), counts & late, info["in_dark"] > 0, info["stilled"]
+    return -np.asarray(log_prob), counts, info["in_dark"] > 0, info["stilled"]
+
+
+def after_empty(counts: Bool[np.ndarray, "T B"], *, each_turn: bool) -> Bool[np.ndarray, "T B"]:
+    """The counted steps of the second half of an episode whose model is not empty: where it is emptied for each turn,
+    without the turn's first counted step. What a step under an empty model pays does not depend on what is seen."""
+    late = np.arange(len(counts))[:, None] >= len(counts) // 2
+    first = counts & ~np.roll(counts, 1, axis=0)
+    return counts & late & ~(first & each_turn)
 
 
 def by_room(

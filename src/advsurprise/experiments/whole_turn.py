@@ -12,7 +12,7 @@ from advsurprise.experiments.figure import Arm
 from advsurprise.experiments.settings import arms, turns
 from advsurprise.experiments.variants import FADED, FADING, LIGHTLY
 
-OURS, SUBJECT = "whole-turn", "with the whole turn paid, both roles"
+OURS, SUBJECT = "whole-turn", "Explore and Control, with the whole turn paid,"
 ARMS = arms("as", "as-round") | {
     two_models.OURS: two_models.ARMS[two_models.OURS],
     OURS: Arm("whole turn", "adversarial-surprise", FADED | turns(12) | LIGHTLY, steps=FADING),
