@@ -21,8 +21,11 @@ PUBLISHED = (
 ROOMS, STILLED = "end/rooms_episode", "end/stilled"
 OWN_SCALE, STOPS = "own-scale", " explore-"
 """In the names of variants in which Explore's reward has its own scale, and in which Explore stops learning first."""
-WITHOUT = ("turns-12 round-models falling-10M", "turns-12 round unquiet falling-10M")
-"""The variant in which Explore is paid for the whole turn, without one of its parts."""
+WITHOUT = {
+    "turns-12 round-models falling-10M": "quiet steps cost Control nothing",
+    "turns-12 round unquiet falling-10M": "quiet steps cost Control as much as scored ones",
+}
+"""Variants in which Explore is paid for the whole turn, without one of its parts."""
 EARLIER = {
     "shared_scale_h200": "turns of 12 and 4, the whole turn paid, constant rate",
     "own_scale_h200": "the same, Explore's own scale",
@@ -119,8 +122,10 @@ def explore_first(results: pathlib.Path) -> str:
 
 
 def whole_turn(results: pathlib.Path) -> str:
-    """The same for paying Explore for the whole turn without one of its parts."""
-    rows = [row for row in read_csv(results / "variants.csv") if row["arm"] in WITHOUT]
+    """The same for the ten seeds in which Explore is paid for the whole turn, and without one of its parts."""
+    ten = read_csv(results.parents[1] / "results" / "whole-turn" / "rows.csv")
+    rows = [row | {"arm": "ten seeds of the figure"} for row in ten if row["arm"] == "whole-turn"]
+    rows += [row | {"arm": WITHOUT[row["arm"]]} for row in read_csv(results / "variants.csv") if row["arm"] in WITHOUT]
     return _over_training(rows, (2e6, 4e6, 6e6, 8e6, 10e6), before=1e6)
 
 
@@ -176,13 +181,13 @@ def _mean(rows: Sequence[dict[str, Any]], column: str) -> float:
 
 def whole_turn_pay(results: pathlib.Path) -> str:
     """What Explore earns by where the body is, over training seeds."""
-    (run,) = json.loads((results / "whole_turn_pay_cpu.json").read_text())
-    places = {name: [row[name] for row in run["rows"]] for name in run["rows"][0] if name != "seed"}
-    made = [
-        (name, over_seeds([each["pay"] for each in there], 1), f"{sum(each['steps'] for each in there):,}")
-        for name, there in places.items()
-    ]
-    return markdown(("where the body is", "Explore's pay per step, nats", "steps"), made)
+    made = []
+    for run in json.loads((results / "whole_turn_pay_cpu.json").read_text()):
+        for place in (name for name in run["rows"][0] if name != "seed"):
+            there = [row[place] for row in run["rows"]]
+            pay = over_seeds([each["pay"] for each in there], 1)
+            made.append((run["run"], place, pay, f"{sum(each['steps'] for each in there):,}"))
+    return markdown(("run", "where the body is", "Explore's pay per step, nats", "steps"), made, left=2)
 
 
 def pay_by_room(results: pathlib.Path) -> str:
