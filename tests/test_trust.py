@@ -92,6 +92,21 @@ def test_train_and_python_are_the_users_own_word(planted, tmp_path, capsys):
         advsurprise.train(method=name, out=tmp_path / "run")
 
 
+@pytest.mark.parametrize("part", ["env", "method"])
+def test_settings_of_a_run_are_no_word_of_the_users(planted, tmp_path, capsys, part):
+    name, marker = planted
+    run = run_that_names(tmp_path / "run", **{part: name})
+    words = ["train", "--config", str(run), "--out", str(tmp_path / "new")]
+    for given in ([], ["--allow", name]):
+        with pytest.raises(SystemExit) as left:
+            cli.main([*words, *given])
+        assert left.value.code == 2
+        assert marker.exists() == bool(given)
+    said = capsys.readouterr().err
+    assert f"if you trust it, add --allow {name}" in said
+    assert "Mine is not a subclass" in said
+
+
 def test_one_file_has_one_name_however_it_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     trust.allow("mine.py:World")

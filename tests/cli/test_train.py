@@ -2,11 +2,13 @@
 
 import dataclasses
 import json
+import pathlib
 
 import pytest
 
 import advsurprise
 from advsurprise.cli import main as cli
+from advsurprise.cli import resolve
 from advsurprise.config import PPOConfig, RunConfig
 from advsurprise.errors import UserError
 
@@ -36,6 +38,7 @@ from advsurprise.errors import UserError
         (("train", "--track", "tensorbord"), "did you mean 'tensorboard'"),
         (("train", "--config", "no.yaml"), "a .json or .toml file"),
         (("train", "--config", "no.json"), "could not read no.json"),
+        (("train", "--config", "zoo:rooms-for"), "did you mean 'rooms-four'"),
         (("train", "--dry-run", "--env", "CartPole-v1"), "--dry-run needs a pure world, not CartPole-v1"),
         (("resume", "nowhere"), "there is no run in nowhere"),
         (("eval", "nowhere"), "there is no run in nowhere"),
@@ -92,6 +95,17 @@ def test_configurations_come_from_files_and_flags_override_them(tmp_path, capsys
     with pytest.raises(SystemExit):
         cli.main(["train", "--config", str(path)])
     assert "did you mean 'env'" in capsys.readouterr().err
+
+
+def test_settings_come_from_a_run_or_an_agent_of_the_zoo_and_flags_override_them(tmp_path):
+    flags = dict.fromkeys(("env", "method", "steps", "seeds", "bodies"))
+    agent = resolve.resolve(config=pathlib.Path("zoo:rooms-four-whole-turn"), settings=(), **flags)
+    assert agent == advsurprise.load("zoo:rooms-four-whole-turn").config
+    (tmp_path / "config.json").write_text(json.dumps({"config": agent.as_dict()}))
+    flags |= {"steps": "20M", "seeds": "3,4"}
+    longer = resolve.resolve(config=tmp_path, settings=["method.quiet_weight=0.2"], **flags)
+    fields = agent.method_fields | {"quiet_weight": 0.2}
+    assert longer == dataclasses.replace(agent, steps=20_000_000, seeds=(3, 4), method_fields=fields)
 
 
 def test_a_second_interrupt_ends_without_a_traceback(monkeypatch, capsys):

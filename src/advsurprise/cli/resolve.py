@@ -1,13 +1,14 @@
-"""Resolves configurations from a file, flags and --set."""
+"""Resolves configurations from a file or a run, flags and --set."""
 
 import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from advsurprise import envs, methods
+from advsurprise import envs, methods, zoo
 from advsurprise.config import RunConfig, changed, read_config, read_count, read_seeds
 from advsurprise.evaluation import comparison
 from advsurprise.evaluation.comparison import Comparison
+from advsurprise.training.folder import read_run
 from advsurprise.training.loops import whole_episodes
 from advsurprise.trust import allow
 
@@ -22,8 +23,10 @@ def resolve(
     bodies: int | None,
     settings: Sequence[str],
 ) -> RunConfig:
-    """One configuration from a file, the flags and --set; later ones override earlier ones."""
-    cfg = read_config(config) if config else RunConfig()
+    """One configuration from a settings file or of a run, the flags and --set; later ones override earlier ones."""
+    run = None if config is None else zoo.folder(config)
+    of_run = run is not None and run.is_dir()
+    cfg = RunConfig() if run is None else read_run(run) if of_run else read_config(run)
     given: dict[str, Any] = {
         "env": env,
         "method": method,
@@ -32,8 +35,9 @@ def resolve(
         "bodies": bodies,
     }
     given = {name: value for name, value in given.items() if value is not None}
-    # What a settings file names counts as named by the user, who chose the file.
-    allow(given.get("env", cfg.env), given.get("method", cfg.method))
+    # What a settings file names counts as named by the user, who chose the file; what a run names does not.
+    by_file = RunConfig() if of_run else cfg
+    allow(given.get("env", by_file.env), given.get("method", by_file.method))
     method_type = methods.method_class(given.get("method", cfg.method))
     world_fields = envs.find(given.get("env", cfg.env)).all_fields
     cfg = changed(cfg, settings, world_fields=world_fields, method_type=method_type, **given)

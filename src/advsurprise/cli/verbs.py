@@ -36,9 +36,10 @@ class Train:
     """Parallel environments per seed."""
     out: Annotated[pathlib.Path | None, optional("FOLDER", "runs/ENV-METHOD, or runs/ENV-comparison")] = None
     """Output folder."""
-    config: Annotated[pathlib.Path | None, optional("FILE", "none")] = None
-    """A .json or .toml file of settings. Flags and --set override it."""
+    config: Annotated[pathlib.Path | None, optional("FILE|RUN", "none")] = None
+    """Settings: a .json or .toml file, or those of a run (its folder, or zoo:NAME). Flags and --set override them."""
     settings: Settings = ()
+    allow: Allow = ()
     track: Annotated[str | None, optional("TRACKER[,…]", "as before, or none for a new run")] = None
     """Also log metrics to tensorboard or wandb (extra `track`; wandb is offline unless WANDB_MODE is set)."""
     fresh: bool = False
@@ -52,6 +53,7 @@ class Train:
         from advsurprise.learning import devices
         from advsurprise.training.track import read_names
 
+        allow(*self.allow)
         devices.see_cores()
         flags: dict[str, Any] = {
             "config": self.config,
