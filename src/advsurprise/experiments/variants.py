@@ -179,6 +179,7 @@ DOOM_VARIANTS: dict[str, dict[str, Any]] = {
     "turns-16 floor-0.05": turns(16) | {"method.min_std": 0.05},
     "turns-64/128 skip-1": {"env.frame_skip": 1},
     "turns-64/128 from-max": FROM_MAX,
+    "turns-16/32 unquiet from-max": turns(16, 32) | UNQUIET | FROM_MAX,
 }
 
 
