@@ -100,6 +100,13 @@ TURNS = {
 }
 
 
+OFFSETS = (
+    ("turns of 64 and 128", "as", "turns-64/128 from-max"),
+    ("turns of 16 and 32, all scored", SCORED, "turns-16/32 unquiet from-max"),
+)
+"""Turns, and for each the published arm and the variant whose rewards are counted from the largest log-density."""
+
+
 def scored(results: pathlib.Path) -> str:
     """Table of scores in Take Cover: shorter turns, and which part of Control's turn is scored."""
     figure = read_csv(results / MILLION)
@@ -107,6 +114,18 @@ def scored(results: pathlib.Path) -> str:
     games = {"turns of 16 and 32, every step scored; seeds 0 to 2, 1M": [row for row in figure if row["arm"] == SCORED]}
     games |= {label: [row for row in tuning if row["arm"] == arm] for arm, label in TURNS.items()}
     return _by_player(games)
+
+
+def offset(results: pathlib.Path) -> str:
+    """Tables of scores and of steps per life in Take Cover: rewards as published, and counted from the largest."""
+    published = _published("doom-zero-shot", results)
+    counted = read_csv(results / "take_cover_offset_cpu_frozen.csv")
+    last = max(row["step"] for row in published)
+    games = {}
+    for label, arm, variant in OFFSETS:
+        games[f"{label}; log p"] = [row for row in published if (row["arm"], row["step"]) == (arm, last)]
+        games[f"{label}; less its maximum"] = [row for row in counted if row["arm"] == variant]
+    return _by_measure({label: rows for label, rows in games.items() if rows})
 
 
 def long_run(results: pathlib.Path) -> str:
@@ -130,9 +149,14 @@ def roles(figure: str, world: str) -> Callable[[pathlib.Path], str]:
         frozen = _published(figure, results)
         mine = {arm: [row for row in frozen if (row["world"], row["arm"]) == (world, arm)] for arm in ARMS}
         played = {ARMS[arm].label: rows for arm, rows in mine.items() if rows}
-        return "\n".join(f"{label}:\n\n{_by_player(played, column)}" for column, label in MEASURED.items())
+        return _by_measure(played)
 
     return make
+
+
+def _by_measure(games: dict[str, list[dict[str, Any]]]) -> str:
+    """A table of scores and one of steps per life."""
+    return "\n".join(f"{label}:\n\n{_by_player(games, column)}" for column, label in MEASURED.items())
 
 
 def _by_player(games: dict[str, list[dict[str, Any]]], column: str = SCORE) -> str:
@@ -152,5 +176,6 @@ TABLES: dict[str, Callable[[pathlib.Path], str]] = {
     "games-space-invaders": roles("atari-zero-shot", "atari/space-invaders"),
     "games-lives": lives,
     "games-scored": scored,
+    "games-offset": offset,
     "games-long": long_run,
 }
