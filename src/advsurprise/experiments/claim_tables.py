@@ -21,11 +21,12 @@ PUBLISHED = (
 ROOMS, STILLED = "end/rooms_episode", "end/stilled"
 OWN_SCALE, STOPS = "own-scale", " explore-"
 """In the names of variants in which Explore's reward has its own scale, and in which Explore stops learning first."""
-WITHOUT = {
+OTHER_WEIGHTS = {
     "turns-12 round-models falling-10M": "quiet steps cost Control nothing",
+    "turns-12 round-models quiet-0.3 falling-10M": "quiet steps cost Control three tenths",
     "turns-12 round unquiet falling-10M": "quiet steps cost Control as much as scored ones",
 }
-"""Variants in which Explore is paid for the whole turn, without one of its parts."""
+"""Variants in which Explore is paid for the whole turn, and quiet steps cost Control less or more than a tenth."""
 EARLIER = {
     "shared_scale_h200": "turns of 12 and 4, the whole turn paid, constant rate",
     "own_scale_h200": "the same, Explore's own scale",
@@ -122,10 +123,14 @@ def explore_first(results: pathlib.Path) -> str:
 
 
 def whole_turn(results: pathlib.Path) -> str:
-    """The same for the ten seeds in which Explore is paid for the whole turn, and without one of its parts."""
+    """The same for the ten seeds in which Explore is paid for the whole turn, and with other weights on quiet steps."""
     ten = read_csv(results.parents[1] / "results" / "whole-turn" / "rows.csv")
     rows = [row | {"arm": "ten seeds of the figure"} for row in ten if row["arm"] == "whole-turn"]
-    rows += [row | {"arm": WITHOUT[row["arm"]]} for row in read_csv(results / "variants.csv") if row["arm"] in WITHOUT]
+    rows += [
+        row | {"arm": OTHER_WEIGHTS[row["arm"]]}
+        for row in read_csv(results / "variants.csv")
+        if row["arm"] in OTHER_WEIGHTS
+    ]
     return _over_training(rows, (2e6, 4e6, 6e6, 8e6, 10e6), before=1e6)
 
 

@@ -148,6 +148,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "turns-12/4 own-scale scored explore-8M": SCALED | turns(12, 4) | first_explore(8_000_000),
     "turns-12/4 own-scale explore-8M": SCALED | turns(12, 4) | first_explore(8_000_000) | WHOLE_TURN,
     "turns-12 round-models falling-10M": turns(12) | FADED,
+    "turns-12 round-models quiet-0.3 falling-10M": turns(12) | FADED | {"method.quiet_weight": 0.3},
     "turns-12 round unquiet falling-10M": turns(12) | ONE_OF_ROUND | UNQUIET | {"ppo.lr_end_steps": FADING},
     "turns-32 middle": MIDDLE,
     "turns-32 middle no-prior": MIDDLE | NO_PRIOR,
