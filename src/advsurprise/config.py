@@ -286,7 +286,7 @@ def read_config(path: pathlib.Path) -> RunConfig:
     """A configuration from a .json or .toml file."""
     readers = {".json": json.loads, ".toml": tomllib.loads}
     if path.suffix not in readers:
-        raise UserError(f"a configuration is a .json or .toml file, not {path.name!r}")
+        raise UserError(f"a configuration is a .json or .toml file, or a run's folder, not {path.name!r}")
     try:
         values = readers[path.suffix](path.read_text())
     except (OSError, ValueError, RecursionError) as error:

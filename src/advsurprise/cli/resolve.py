@@ -24,9 +24,8 @@ def resolve(
     settings: Sequence[str],
 ) -> RunConfig:
     """One configuration from a settings file or of a run, the flags and --set; later ones override earlier ones."""
-    run = None if config is None else zoo.folder(config)
-    of_run = run is not None and run.is_dir()
-    cfg = RunConfig() if run is None else read_run(run) if of_run else read_config(run)
+    of_run = config is not None and zoo.folder(config).is_dir()
+    cfg = RunConfig() if config is None else _read(config)
     given: dict[str, Any] = {
         "env": env,
         "method": method,
@@ -43,6 +42,12 @@ def resolve(
     cfg = changed(cfg, settings, world_fields=world_fields, method_type=method_type, **given)
     chosen = config is not None or any(word.startswith("rollout=") for word in settings)
     return cfg if chosen else whole_episodes(cfg)
+
+
+def _read(source: pathlib.Path) -> RunConfig:
+    """The configuration in a settings file, or of a run: its folder, or zoo:NAME."""
+    place = zoo.folder(source)
+    return read_run(place) if place.is_dir() else read_config(place)
 
 
 def resolve_comparison(method: str, *, settings: Sequence[str], **flags: Any) -> Comparison:

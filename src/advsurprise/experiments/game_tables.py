@@ -125,7 +125,7 @@ def offset(results: pathlib.Path) -> str:
     for label, arm, variant in OFFSETS:
         games[f"{label}; log p"] = [row for row in published if (row["arm"], row["step"]) == (arm, last)]
         games[f"{label}; less its maximum"] = [row for row in counted if row["arm"] == variant]
-    return _by_measure({label: rows for label, rows in games.items() if rows})
+    return _by_measure(games)
 
 
 def long_run(results: pathlib.Path) -> str:
