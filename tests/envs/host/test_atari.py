@@ -239,6 +239,29 @@ def test_restarted_games_wait_for_random_numbers_of_frames():
     assert len({body.restart().tobytes() for _ in range(6)}) > 3
 
 
+# With 20 frames, FIRE and the action after it can end a game that has just started, and the next one starts.
+@pytest.mark.parametrize(
+    ("game", "settings"),
+    [
+        *((game, {"noops": 3}) for game in GAMES),
+        ("assault", {"noops": 3, "sticky": 0.25}),
+        ("space_invaders", {"noops": 16, "max_frames": 20}),
+    ],
+)
+def test_starts_that_were_played_before_are_the_same_as_played_again(game, settings):
+    body, other = make(game, **settings), make(game, **settings)
+    for each in (body, other):
+        each.reset(2)
+    for turn in range(12):
+        other._starts.clear()
+        np.testing.assert_array_equal(body.restart(), other.restart())
+        assert body.save() == other.save()
+        assert _play(body, 10, turn) == _play(other, 10, turn)
+    np.testing.assert_array_equal(body.rewind(), other.rewind())
+    assert body.save() == other.save()
+    assert not body._starts if settings.get("sticky") else body._starts
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sticky", [0.0, 0.25])
 @pytest.mark.parametrize("game", GAMES)

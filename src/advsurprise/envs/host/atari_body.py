@@ -128,7 +128,7 @@ class AtariBody(Body):
         # Loading a game resets it once.
         self._sticks.random_raw(RESET_DRAWS.get(self.game, 0))
         self._open()
-        self._wait()
+        self._wait(self._draw_noops())
         return self._begin()
 
     def step(self, action: int) -> Stepped:
@@ -154,13 +154,25 @@ class AtariBody(Body):
         return self._begin()
 
     def restart(self) -> np.ndarray:
-        """Starts a new game from the body's first, before its no-op frames: a reset takes as long as fifteen steps."""
+        """Starts a new game from the body's first, before its no-op frames: a reset takes as long as fifteen steps.
+
+        Without sticky actions a start depends on the number of no-op frames only, and is played once.
+        """
+        noops = self._draw_noops()
+        if noops in self._starts:
+            self._first, self._steps = self._starts[noops], 0
+            return self.rewind()
         state, screen = self._opening
         self._ale.restoreState(state)
         self._screen[:] = screen
         self._held, self._score = self._noop, 0.0
-        self._wait()
-        return self._begin()
+        self._wait(noops)
+        drawn = self._rng.bit_generator.state
+        obs = self._begin()
+        # If the start ended the game, it has drawn another number.
+        if not self.settings.sticky and self._rng.bit_generator.state == drawn:
+            self._starts[noops] = self._first
+        return obs
 
     def rewind(self) -> np.ndarray:
         """Restores the episode's first state; the step count continues, and random draws are new."""
@@ -239,12 +251,13 @@ class AtariBody(Body):
         different.
         """
         self._reset_game()
-        self._wait()
+        self._wait(self._draw_noops())
 
     def _open(self) -> None:
         """Resets the game for the first time, and keeps its first state and screen."""
         self._reset_game()
         self._opening = (self._ale.cloneState(), self._screen.copy())
+        self._starts: dict[int, _First] = {}
 
     def _reset_game(self) -> None:
         self._ale.reset_game()
@@ -252,9 +265,12 @@ class AtariBody(Body):
         self._held, self._score = self._noop, 0.0
         self._ale.getScreenGrayscale(self._screen)
 
-    def _wait(self) -> None:
-        """Plays a game's random number of no-op frames."""
-        noops = int(self._rng.integers(1, self.settings.noops + 1)) if self.settings.noops else 0
+    def _draw_noops(self) -> int:
+        """The number of no-op frames at the start of a game."""
+        return int(self._rng.integers(1, self.settings.noops + 1)) if self.settings.noops else 0
+
+    def _wait(self, noops: int) -> None:
+        """Plays no-op frames."""
         for _ in range(noops):
             self._frame(self._noop)
         if noops:
