@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from advsurprise.errors import UserError, check, nearest
+from advsurprise.errors import UserError, check, choice_rule, nearest
 
 
 @dataclass(frozen=True)
@@ -278,8 +278,8 @@ def check_value(subject: str, name: str, hint: Any, value: Any) -> None:
         wrong = not isinstance(value, accepted) or (hint is not bool and isinstance(value, bool))
         if wrong or (hint is float and not math.isfinite(value)):
             raise UserError(f"{subject}: {name} must be {NAMES[hint]}, not {value!r:.80}")
-    elif get_origin(hint) is Literal and value not in get_args(hint):
-        raise UserError(f"{subject}: unknown {name} {nearest(str(value), get_args(hint))}")
+    elif get_origin(hint) is Literal:
+        check([choice_rule(name, value, get_args(hint))], subject=subject)
 
 
 def read_config(path: pathlib.Path) -> RunConfig:

@@ -3,7 +3,7 @@
 import dataclasses
 import difflib
 import importlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from types import ModuleType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -42,13 +42,16 @@ def check(rules: Iterable[tuple[bool, str]], *, subject: str = "") -> None:
 def choice_rules(settings: Any) -> list[tuple[bool, str]]:
     """Rules for `check`: every field of a dataclass that is annotated with a Literal has one of its values."""
     hints = get_type_hints(type(settings))
-    names = [each.name for each in dataclasses.fields(settings) if get_origin(hints[each.name]) is Literal]
-    rules = []
-    for name in names:
-        *others, last = get_args(hints[name])
-        value = getattr(settings, name)
-        rules.append((value in (*others, last), f"{name} must be {', '.join(others)} or {last}, not {value!r}"))
-    return rules
+    return [
+        choice_rule(each.name, getattr(settings, each.name), get_args(hints[each.name]))
+        for each in dataclasses.fields(settings)
+        if get_origin(hints[each.name]) is Literal
+    ]
+
+
+def choice_rule(name: str, value: Any, choices: Collection[str]) -> tuple[bool, str]:
+    """Rule for `check`: the value is one of the choices."""
+    return value in choices, f"unknown {name} {nearest(str(value), choices)}"
 
 
 def nearest(word: str, known: Iterable[str], *, listed: str = "") -> str:

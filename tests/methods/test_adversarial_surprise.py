@@ -225,7 +225,7 @@ def test_unknown_words_are_refused_in_a_sentence():
         ("adversarial-surprise", {"first": "both"}),
         ("adversarial-surprise", {"scope": "week"}),
         ("adversarial-surprise", {"explore_scale": ""}),
-        ("asp", {"mode": "replay"}),
+        ("asp", {"mode": "repeet"}),
         ("smirl", {"death": "never"}),
     ]
     code = f"""
@@ -239,11 +239,11 @@ for method, fields in {wrong!r}:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
-        "adversarial-surprise: first must be auto, explore or control, not 'both'",
-        "adversarial-surprise: scope must be episode, round or lifetime, not 'week'",
-        "adversarial-surprise: explore_scale must be shared or own, not ''",
-        "asp: mode must be repeat or reverse, not 'replay'",
-        "smirl: death must be noise or end, not 'never'",
+        "adversarial-surprise: unknown first 'both'; known: auto, control, explore",
+        "adversarial-surprise: unknown scope 'week'; known: episode, lifetime, round",
+        "adversarial-surprise: unknown explore_scale ''; known: own, shared",
+        "asp: unknown mode 'repeet'; did you mean 'repeat'?",
+        "smirl: unknown death 'never'; known: end, noise",
     ]
 
 
