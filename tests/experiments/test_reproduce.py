@@ -153,6 +153,7 @@ def test_the_list_says_what_each_costs_and_what_came_of_it(tmp_path, monkeypatch
     printed = capsys.readouterr().out
     assert "made with 3 seeds of 1,000 steps: 2 hold, 1 does not hold" in printed
     assert "emergence" in printed
+    assert "10 seeds of 50,000,000 steps (its own runs 13,000,000), the runs of coverage" in printed
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,8 @@ def _cost(figure: Figure, scale: Scale) -> dict[str, Any]:
     if shared:
         size["trained_for"] = figure.trained_for
     learning = [arm for name, arm in figure.arms.items() if arm.learns and name not in shared]
+    if own := {arm.trained_for(steps) for arm in learning} - {steps}:
+        size["own_steps"] = max(own)
     total = len(worlds) * seeds * sum(arm.trained_for(steps) for arm in learning)
     starts = len(worlds) * len(learning) * figure.stages[scale]
     return size | {
@@ -90,7 +92,8 @@ def _cost_text(cost: dict[str, Any]) -> str:
     times = f"about {_time(cost['two_cores_s'])} on two cores, {_time(cost['gpu_s'])} on a GPU"
     if "trained_for" in cost:
         times = f"the runs of {cost['trained_for']}" + (f" and {times} more" if cost["two_cores_s"] else "")
-    return f"{cost['seeds']} seeds of {cost['steps']:,} steps{where}, {times}"
+    own = f" (its own runs {cost['own_steps']:,})" if "own_steps" in cost else ""
+    return f"{cost['seeds']} seeds of {cost['steps']:,} steps{own}{where}, {times}"
 
 
 def _time(seconds: int) -> str:

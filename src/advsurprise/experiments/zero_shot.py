@@ -162,7 +162,7 @@ ATARI = Figure(
     judges_parts=True,
     small_worlds=("atari/berzerk",),
     tuned=TUNED_GAMES,
-    rates={"two_cores": 400, "gpu": 11_000},
+    rates={"two_cores": 1_200, "gpu": 14_000},
     starting_s={"two_cores": 80, "gpu": 60},
 )
 DOOM = dataclasses.replace(
