@@ -174,6 +174,7 @@ TABLES: dict[str, Callable[[pathlib.Path], str]] = {
     "games-take-cover": take_cover_1m,
     "games-assault": roles("atari-zero-shot", "atari/assault"),
     "games-space-invaders": roles("atari-zero-shot", "atari/space-invaders"),
+    "games-berzerk": roles("atari-zero-shot", "atari/berzerk"),
     "games-lives": lives,
     "games-scored": scored,
     "games-offset": offset,
