@@ -312,3 +312,16 @@ def test_every_step_is_learned_from_once_and_explore_for_the_whole_control_turn(
     for role in method.roles:
         assert times[role].max() == 1
         assert (times[role][:settled] == (roles[:settled] == role)).all()
+
+
+@pytest.mark.parametrize(("first", "least"), [("explore", 129), ("control", 65)])
+def test_a_remark_says_that_episodes_end_before_the_first_scored_step(first, least):
+    method = AdversarialSurprise(SPEC._replace(max_steps=0), first=first, k_explore=64, k_control=128)
+    lasted = lambda length, steps: method.remark({"end/episode_length": length}, steps=steps)  # noqa: E731
+    assert lasted(44.6, 10 * least).startswith(f"episodes last 45 steps, but the first scored step is number {least}: ")
+    assert lasted(least - 1, 10 * least)
+    assert not lasted(least, 10 * least)
+    # Episodes that end early on are the short ones.
+    assert not lasted(44.6, 10 * least - 1)
+    assert not lasted(math.nan, 10 * least)
+    assert not method.remark({}, steps=10 * least)

@@ -181,3 +181,14 @@ def test_python_and_the_command_line_train_resume_and_load(tmp_path, capsys):
     assert not OPEN
     loaded = advsurprise.load(tmp_path)
     assert (loaded.updates, loaded.config.env) == (3, "Corridor-v0")
+
+
+def test_training_notes_once_that_episodes_end_before_anything_is_scored(tmp_path, capsys):
+    words = ["train", "--env", "Corridor-v0", "--method", "adversarial-surprise", "--bodies", "2", "--steps", "240"]
+    words += ["--set", "rollout=20", "--set", "network_width=2", "--set", "ppo.minibatch=40"]
+    words += ["--set", "method.k_explore=8", "--set", "method.k_control=2", "--out", str(tmp_path)]
+    cli.main(words)
+    printed = capsys.readouterr()
+    assert printed.err.count("note: episodes last ") == printed.out.count("note: episodes last ") == 1
+    assert "but the first scored step is number 10: " in printed.out
+    assert printed.err.index("training 16%") < printed.err.index("note: ") < printed.err.index("training 100%")

@@ -305,3 +305,16 @@ def test_fan_out_writes_to_all_and_closes_all():
     with pytest.raises(OSError, match="disk full"):
         both.close()
     assert all(sink.rows == [{"step": 1}] and sink.closed for sink in sinks)
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
+def test_the_first_remark_stays_on_a_line_of_its_own(stream, clock, wide):
+    console = metrics.Console(
+        stream, 1000, clock=clock, remark=lambda row: f"at {row['step']}" if row["step"] > 200 else ""
+    )
+    for step in range(100, 600, 100):
+        clock.now += 10
+        console.write(row(step))
+    console.close()
+    notes = [line for line in stream.getvalue().splitlines() if "note:" in line]
+    assert [line.removeprefix("\x1b[2K") for line in notes] == ["note: at 300"]

@@ -184,7 +184,7 @@ def test_a_damaged_configuration_is_refused_with_a_sentence(tmp_path):
 def test_losses_that_are_not_finite_stop_the_run_and_keep_the_last_good_checkpoint(tmp_path, loop):
     class Breaks:
         init, like, resumed, agents = loop.init, loop.like, loop.resumed, loop.agents
-        saved, notes = loop.saved, loop.notes
+        saved, notes, method = loop.saved, loop.notes, loop.method
 
         def update(self, state):
             state, metrics = loop.update(state)

@@ -51,7 +51,7 @@ class Signals:
     def __init__(self, loop, update: int, number: int):
         self.loop, self.at, self.number = loop, update, number
         self.init, self.like, self.resumed, self.agents = loop.init, loop.like, loop.resumed, loop.agents
-        self.saved, self.notes = loop.saved, loop.notes
+        self.saved, self.notes, self.method = loop.saved, loop.notes, loop.method
 
     def update(self, state):
         state, metrics = self.loop.update(state)

@@ -46,6 +46,7 @@ def train(
         "steps": result.steps,
         "seeds": list(cfg.seeds),
         "last": result.metrics,
+        "remark": result.remark,
         "labels": {name: table.label(name) for name in labels.live(table)},
     }
 
@@ -77,6 +78,7 @@ def text(result: dict[str, Any]) -> str:
     last = result["last"]
     lines = [f"trained {result['steps']:,} steps for {len(result['seeds'])} seed(s): {result['run']}"]
     lines += [f"  {label:60}{last[name]:10.4g}" for name, label in result["labels"].items() if name in last]
+    lines += [f"note: {result['remark']}"] if result["remark"] else []
     return "\n".join([*lines, f"Evaluate it: advsurprise eval {result['run']}"])
 
 
@@ -103,7 +105,11 @@ def _train_one(
 
 def _console(cfg: RunConfig, loop: Any) -> metrics.Sink:
     shown = labels.live(labels.of_config(cfg))
-    return metrics.Console(sys.stderr, cfg.updates * cfg.steps_per_update, shown=shown)
+
+    def remark(row: metrics.Row) -> str:
+        return loop.method.remark(row, steps=int(row["step"]) // cfg.bodies)
+
+    return metrics.Console(sys.stderr, cfg.updates * cfg.steps_per_update, shown=shown, remark=remark)
 
 
 def _default_folder(env: str, name: str) -> pathlib.Path:

@@ -5,6 +5,7 @@ last part of its turns, and Explore's is minus the sum of Control's rewards in t
 """
 
 import dataclasses
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -28,6 +29,7 @@ from advsurprise.methods.base import (
     density_for,
     ended,
     endless_score,
+    episodes_too_short,
     first_frames,
     first_small,
     mean_where,
@@ -151,6 +153,13 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
 
     def lr_end_steps(self, role: str) -> int:
         return self.explore_lr_end_steps if role == "explore" else 0
+
+    def remark(self, metrics: Mapping[str, Any], *, steps: int) -> str:
+        """Says so if most episodes end before the first scored step."""
+        first_scored = 1 + self._quiet_steps + (0 if self._control_first else self.explore_steps)
+        short = episodes_too_short(metrics, steps=steps, least=first_scored)
+        advice = "most end unscored, and Explore may learn to end them early; reduce k_explore, k_control or quiet"
+        return f"{short}: {advice}" if short else ""
 
     def init(self, *, bodies: int, key: PRNGKeyArray) -> RunningMoments:
         """Moments of the discounted return of Control's raw reward, which scale both rewards; with Explore's own scale,

@@ -7,6 +7,7 @@ rollout. A method object is its own configuration: all fields are static.
 
 import abc
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 import equinox as eqx
@@ -31,6 +32,8 @@ Memory = TypeVar("Memory")
 Times = TypeVar("Times", Array, np.ndarray)
 """Integer arrays of numpy or jax."""
 
+SETTLED = 10
+"""Episodes of the shortest useful length, after which the mean length of episodes is known."""
 NEVER = -1e9
 """Logit of an action that a role does not have."""
 
@@ -125,6 +128,11 @@ class AbstractMethod(eqx.Module, Generic[Learnt, Memory]):
     def lr_end_steps(self, role: str) -> int:
         """Environment steps over which a role's learning rate decays linearly to 0; 0: `ppo.lr_end_steps`."""
         return 0
+
+    def remark(self, metrics: Mapping[str, Any], *, steps: int) -> str:
+        """What a user should know from the metrics of an update, after so many steps of each body: one sentence, or
+        nothing."""
+        return ""
 
     def action_bias(self, role: str) -> tuple[float, ...]:
         """Initial logits of a role's actions, the same number for all roles; `NEVER` for an action that it does not
@@ -320,6 +328,15 @@ def one_stream(reward: Float[Array, "T B"], discount: Float[Array, "T B"], cut: 
     """A single stream, with nothing added to the advantage or the target."""
     nothing = jnp.zeros_like(reward)
     return Score(reward[..., None], discount[..., None], cut[..., None], nothing, nothing[..., None])
+
+
+def episodes_too_short(metrics: Mapping[str, Any], *, steps: int, least: int) -> str:
+    """The beginning of a remark, if episodes end before the first scored step, the `least`-th, on average."""
+    length = float(metrics.get("end/episode_length", math.nan))
+    # The first episodes to end are short ones.
+    if steps < SETTLED * least or not length < least:
+        return ""
+    return f"episodes last {length:.0f} steps, but the first scored step is number {least}"
 
 
 def ended(rollout: Rollout) -> Bool[Array, "T B"]:

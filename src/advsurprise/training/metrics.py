@@ -24,6 +24,8 @@ Row = Mapping[str, float | int | str]
 
 WALL = "wall_"
 """Prefix of the names of clock-dependent values."""
+CLEAR = "\r\x1b[2K"
+"""Erases the terminal's line."""
 
 
 @runtime_checkable
@@ -132,7 +134,8 @@ class Console:
 
     `shown` maps the columns to show to their labels; columns that a row does not have are skipped. Several seeds give
     one line with their means. Time is counted from `started`, or else from the first row, so that speed and ETA exclude
-    compiling. A broken stream does not stop the run.
+    compiling. The first sentence that `remark` makes of a row gets a line of its own. A broken stream does not stop the
+    run.
     """
 
     def __init__(
@@ -141,11 +144,13 @@ class Console:
         total_steps: int,
         *,
         shown: Mapping[str, str] | None = None,
+        remark: Callable[[Row], str] = lambda row: "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream, self._total, self._shown, self._clock = stream, total_steps, shown or {}, clock
         self._terminal = _terminal(stream)
         self._interval = 0.1 if self._terminal else 5.0
+        self._remark, self._remarked = remark, False
         self._start: tuple[int, float] | None = None
         self._rows: dict[Any, Row] = {}
         self._step, self._silent = 0, False
@@ -162,6 +167,10 @@ class Console:
         if self._start is None:
             self.started(self._step)
         self._pending = True
+        if not self._remarked and (sentence := self._remark(row)):
+            # Not cut to one line: it stays.
+            self._send(f"{CLEAR if self._terminal else ''}note: {sentence}\n")
+            self._remarked = True
         if self._clock() - self._drawn_at >= self._interval:
             self._draw_progress()
 
@@ -198,8 +207,8 @@ class Console:
         return [f"{_count(done / seconds)} steps/s", f"ETA {_duration(left)}"]
 
     def _draw(self, text: str) -> None:
-        # \r and "erase the line" rather than a live display: nothing hides the cursor, so a kill leaves it visible.
-        self._send("\r\x1b[2K" + _fitted(text, self._terminal) if self._terminal else text + "\n")
+        # CLEAR rather than a live display: nothing hides the cursor, so a kill leaves it visible.
+        self._send(CLEAR + _fitted(text, self._terminal) if self._terminal else text + "\n")
 
     def _send(self, text: str) -> None:
         if self._silent:

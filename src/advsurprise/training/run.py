@@ -45,6 +45,8 @@ class RunResult:
     """Metrics of the last update, mean over seeds; empty if there was nothing left to train."""
     finished: bool
     """Whether all its updates are done."""
+    remark: str = ""
+    """What the method has to say about the last update: a sentence, or nothing."""
     signal: int = 0
     """Number of the signal received while it ran, 0 if none; in the last update it comes too late to stop it."""
 
@@ -109,7 +111,8 @@ def train(
     last = {name: float(np.mean(value)) for name, value in values.items()}
     if last:
         write_card(cfg, folder, steps, last)
-    return RunResult(folder, state, steps, last, done >= cfg.updates, stop[0] if stop else 0)
+    remark = run.loop.method.remark(last, steps=steps // cfg.bodies)
+    return RunResult(folder, state, steps, last, done >= cfg.updates, remark, stop[0] if stop else 0)
 
 
 @contextmanager

@@ -37,6 +37,11 @@ class Loop(Protocol):
     """Interface of a training loop."""
 
     @property
+    def method(self) -> AbstractMethod:
+        """The method that is trained."""
+        ...
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What the user should know about how the world is run, one line each."""
         ...
