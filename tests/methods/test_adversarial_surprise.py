@@ -325,3 +325,5 @@ def test_a_remark_says_that_episodes_end_before_the_first_scored_step(first, lea
     assert not lasted(44.6, 10 * least - 1)
     assert not lasted(math.nan, 10 * least)
     assert not method.remark({}, steps=10 * least)
+    outlasting = dataclasses.replace(method, rounds=4)
+    assert not outlasting.remark({"end/episode_length": 44.6}, steps=10 * least)

@@ -181,6 +181,7 @@ DOOM_VARIANTS: dict[str, dict[str, Any]] = {
     "turns-64/128 skip-1": {"env.frame_skip": 1},
     "turns-64/128 from-max": FROM_MAX,
     "turns-16/32 unquiet from-max": turns(16, 32) | UNQUIET | FROM_MAX,
+    "turns-16/32 unquiet outlasts": turns(16, 32) | UNQUIET | OUTLASTS,
 }
 
 
