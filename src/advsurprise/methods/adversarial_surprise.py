@@ -156,10 +156,8 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
 
     def remark(self, metrics: Mapping[str, Any], *, steps: int) -> str:
         """Says so if most episodes end before the first scored step."""
-        if self.rounds:
-            return ""
         first_scored = 1 + self._quiet_steps + (0 if self._control_first else self.explore_steps)
-        short = episodes_too_short(metrics, steps=steps, least=first_scored)
+        short = "" if self.rounds else episodes_too_short(metrics, steps=steps, least=first_scored)
         advice = "most end unscored, and Explore may learn to end them early; reduce k_explore, k_control or quiet"
         return f"{short}: {advice}" if short else ""
 
