@@ -193,6 +193,9 @@ def test_without_reward_and_cells_only_the_adversary_is_left(full):
     ratio, kl = ratio_and_kl(learnt.adversary, rollout)
     assert not np.any(scores["agent"].reward)
     np.testing.assert_allclose(scores["agent"].bonus, 0.5 * ratio, rtol=1e-4, atol=1e-5)
+    (traced,) = method.trace(learnt, rollout).values()
+    np.testing.assert_allclose(traced.value, ratio, rtol=1e-4, atol=1e-5)
+    assert traced.counts.all()
     np.testing.assert_allclose(scores["agent"].target_shift[..., 0], 0.5 * kl, rtol=1e-4, atol=1e-5)
 
 

@@ -19,7 +19,7 @@ from advsurprise.learning.chunks import by_chunks
 from advsurprise.learning.fit import FitResult, FitTask, StaticRows
 from advsurprise.learning.networks import Dense, blank_view, make_torso
 from advsurprise.methods.base import AbstractMethod, Clock, first_clock, plain_score, plain_view, tick
-from advsurprise.types import EnvSpec, Rollout, Score, TimeStep, View
+from advsurprise.types import EnvSpec, Measured, Rollout, Score, TimeStep, View
 
 ADAM_EPS = 1e-5
 """Epsilon of the adversary's Adam, as published; it determines the effect of `beta`."""
@@ -178,6 +178,11 @@ class AGAC(AbstractMethod[Learnt, Memory]):
                 target_shift=(c * divergence(rollout.decision.logits, expected))[..., None],
             )
         }
+
+    def trace(self, learnt: Learnt, rollout: Rollout) -> dict[str, Measured]:
+        ratio = log_ratio(rollout, self.expected(learnt, rollout))
+        always = jnp.ones(ratio.shape, bool)
+        return {"log-probability of the action, actor's minus adversary's": Measured(ratio, always)}
 
     @property
     def networks(self) -> tuple[str, ...]:
