@@ -100,11 +100,14 @@ TURNS = {
 }
 
 
-OFFSETS = (
-    ("turns of 64 and 128", "as", "turns-64/128 from-max"),
-    ("turns of 16 and 32, all scored", SCORED, "turns-16/32 unquiet from-max"),
-)
-"""Turns, and for each the published arm and the variant whose rewards are counted from the largest log-density."""
+OFFSETS = {
+    "turns of 64 and 128; log p": "as",
+    "turns of 64 and 128; less its maximum": "turns-64/128 from-max",
+    "turns of 16 and 32, all scored; log p": SCORED,
+    "turns of 16 and 32, all scored; less its maximum": "turns-16/32 unquiet from-max",
+    "turns of 16 and 32, all scored; log p, games of 4 rounds": "turns-16/32 unquiet outlasts",
+}
+"""Rewards, and the published arm or the variant that has them."""
 
 
 def scored(results: pathlib.Path) -> str:
@@ -117,15 +120,12 @@ def scored(results: pathlib.Path) -> str:
 
 
 def offset(results: pathlib.Path) -> str:
-    """Tables of scores and of steps per life in Take Cover: rewards as published, and counted from the largest."""
+    """Tables of scores and of steps per life in Take Cover: rewards as published, counted from the largest, and in
+    games that outlast lives."""
     published = _published("doom-zero-shot", results)
-    counted = read_csv(results / "take_cover_offset_cpu_frozen.csv")
     last = max(row["step"] for row in published)
-    games = {}
-    for label, arm, variant in OFFSETS:
-        games[f"{label}; log p"] = [row for row in published if (row["arm"], row["step"]) == (arm, last)]
-        games[f"{label}; less its maximum"] = [row for row in counted if row["arm"] == variant]
-    return _by_measure(games)
+    rows = [row for row in published if row["step"] == last] + read_csv(results / "take_cover_offset_cpu_frozen.csv")
+    return _by_measure({label: [row for row in rows if row["arm"] == arm] for label, arm in OFFSETS.items()})
 
 
 def long_run(results: pathlib.Path) -> str:
