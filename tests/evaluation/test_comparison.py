@@ -43,7 +43,7 @@ CHEAP = Comparison(dataclasses.replace(TINY, method="random"), {"random": {}, "t
 class StopsTask:
     """A console that stops the method that trains after its second update."""
 
-    def __init__(self, stream, total, *, shown):
+    def __init__(self, stream, total, *, shown, remark):
         self.rows = []
 
     def write(self, row):
