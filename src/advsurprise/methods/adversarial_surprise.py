@@ -155,10 +155,10 @@ class AdversarialSurprise(AbstractMethod[RunningMoments, DensityMemory]):
         return self.explore_lr_end_steps if role == "explore" else 0
 
     def remark(self, metrics: Mapping[str, Any], *, steps: int) -> str:
-        """Says so if most episodes end before the first scored step."""
+        """Says so if episodes end before the first scored step on average."""
         first_scored = 1 + self._quiet_steps + (0 if self._control_first else self.explore_steps)
         short = "" if self.rounds else episodes_too_short(metrics, steps=steps, least=first_scored)
-        advice = "most end unscored, and Explore may learn to end them early; reduce k_explore, k_control or quiet"
+        advice = "many end unscored, and Explore may learn to end them early; reduce k_explore, k_control or quiet"
         return f"{short}: {advice}" if short else ""
 
     def init(self, *, bodies: int, key: PRNGKeyArray) -> RunningMoments:
