@@ -21,6 +21,8 @@ WINDOWS = {"atari/freeway": 25, "atari/berzerk": 30, "atari/assault": 10, "atari
 what for; these are the first) and names none for Doom."""
 WINDOW = 10
 """Points in the moving average where the paper names none."""
+NAME = 24
+"""Most characters of a reference line's name beside the columns; longer names take two lines."""
 FEW = 10
 """Most points of a curve at which each is drawn as a dot."""
 REACH = 1.5
@@ -110,9 +112,10 @@ def strip(axis, label: str, curves: list[Curve], look: dict[str, tuple[str, str]
         # One seed has no interval.
         error = np.nan_to_num([[centre - low], [high - centre]])
         axis.errorbar(column + 0.12, centre, error, fmt="o", color=shade, markersize=5, capsize=3)
-    axis.set_xticks(range(len(curves)), [textwrap.fill(each.label, 13) for each in curves], fontsize=6)
+    names = [textwrap.fill(each.label, 13) for each in curves]
+    axis.set_xticks(range(len(curves)), names, fontsize=6, rotation=35, ha="right", rotation_mode="anchor")
     # The reference lines are named on the right.
-    axis.set_xlim(-0.5, len(curves) + 1.0)
+    axis.set_xlim(-0.5, 1.45 * len(curves))
     axis.set_xlabel("")
 
 
@@ -127,8 +130,10 @@ def _levels(axis, lines: dict[str, float]) -> None:
     within = {who: score for who, score in lines.items() if score <= top + REACH * (top - bottom)}
     for style, (who, score) in zip((":", "--", "-."), within.items(), strict=False):
         axis.axhline(score, color="#555555", linestyle=style, linewidth=0.9)
-        words, place = f"{who} {score:,.4g}", (1.0, score)
-        axis.annotate(words, place, xycoords=("axes fraction", "data"), fontsize=6, ha="right", va="bottom")
+        words, place = textwrap.fill(f"{who} {score:,.4g}", NAME), (1.0, score)
+        # Two lines may be close: the lowest is named below.
+        side = "top" if len(within) > 1 and score == min(within.values()) else "bottom"
+        axis.annotate(words, place, xycoords=("axes fraction", "data"), fontsize=6, ha="right", va=side)
     above = [f"{who} {score:,.4g}" for who, score in lines.items() if who not in within]
     if above:
         axis.annotate(
