@@ -54,6 +54,10 @@ def test_another_verdict_is_noticed(tmp_path, claims):
     assert swapped != [claim["verdict"] for claim in claims if claim["figure"] == "control"]
 
 
+def _run(row):
+    return row["arm"], row["seed"]
+
+
 def _part(arms, steps=1000, worth=1.0, seeds=(0, 1)):
     runs = [{"world": "doom/take-cover", "arm": arm, "seeds": len(seeds), "steps": steps} for arm in arms]
     about = {"figure": "doom-zero-shot", "steps": steps, "training_seeds": len(seeds), "runs": runs, "arms": list(arms)}
@@ -66,13 +70,14 @@ def _part(arms, steps=1000, worth=1.0, seeds=(0, 1)):
 def test_runs_of_a_figure_can_be_published_at_several_times():
     first, second, third = _part(["as", "smirl"]), _part(["rnd"]), _part(["as"], worth=2.0)
     both, about = publish.added(*second, *first)
-    assert [(row["arm"], row["seed"]) for row in both.rows] == [(a, s) for a in ("as", "smirl", "rnd") for s in (0, 1)]
+    assert list(map(_run, both.rows)) == [(a, s) for a in ("as", "rnd", "smirl") for s in (0, 1)]
     assert about["arms"] == ["as", "smirl", "rnd"]
     assert [part["command"] for part in about["before"]] == ["for ['as', 'smirl']"]
     # A run that is made again takes the place of the one before.
     again, about = publish.added(*third, both, about)
     assert {row["arm"]: row["game/score"] for row in again.frozen} == {"smirl": 1.0, "rnd": 1.0, "as": 2.0}
     assert len(about["before"]) == 2
+    assert list(map(_run, again.rows)) == list(map(_run, both.rows)), "no row changes its place"
     assert "before" not in publish.added(*first, *third)[1]
 
 

@@ -54,10 +54,11 @@ def added(
         )
     new = {_trained(row) for row in results.frozen}
 
-    def kept(rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-        return tuple(row for row in rows if _trained(row) not in new)
+    def joined(old: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+        # Runs have their own order, so that publishing one again moves no rows.
+        return tuple(sorted([*(row for row in old if _trained(row) not in new), *rows], key=_trained))
 
-    whole = Results(kept(old_results.rows) + results.rows, kept(old_results.frozen) + results.frozen)
+    whole = Results(joined(old_results.rows, results.rows), joined(old_results.frozen, results.frozen))
     trained = {_trained(row) for row in whole.frozen}
     if trained == new:
         return whole, about
