@@ -55,7 +55,7 @@ def added(
     new = {_trained(row) for row in results.frozen}
 
     def joined(old: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-        # Runs have their own order, so that publishing one again moves no rows.
+        # In the order of runs: publishing one again moves no other's rows.
         return tuple(sorted([*(row for row in old if _trained(row) not in new), *rows], key=_trained))
 
     whole = Results(joined(old_results.rows, results.rows), joined(old_results.frozen, results.frozen))
